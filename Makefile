@@ -1,128 +1,133 @@
-# thumbcached. `make help` lists what there is.
-#
-# The demos and the tests install the system packages they miss (tools/install-dependencies); everything else only
-# builds and runs.
+# `make help` lists the targets. Targets install the Debian packages that they need (tools/install-dependencies).
 
 PREFIX = /usr/local
 DESTDIR =
 FUZZ_SECONDS = 60
 ROUNDS = 100
-# Rows that bench leaves out, as in B1,P12.
+# Rows that `make bench` omits, for example B1,P12.
 SKIP =
 MINUTES = 60
 CASES = 400
-# The package thumbcached that test-system installs, with the others beside it; by default what `make deb` builds.
+# The .deb that test-system installs, with the other packages in the same directory; default: `make deb` builds them.
 PACKAGE =
 
-# The Swift standard library is linked into what is installed, so that the machine it runs on needs no toolchain. That
-# no variable is accessed by two at once is checked when the tests run, and not again in what is installed: it is half
-# of all instructions of a hit, 3,500 of 7,200.
+# Releases link the Swift standard library statically, so that they run without a toolchain. Exclusivity checks are on
+# in tests only: in a release they would be half of all instructions of a memory hit (3,500 of 7,200).
 RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked \
     $(HARDENING) $(SMALLER)
-# Libraries are looked for where the system has them and nowhere else, and all addresses of functions are known, and
-# read-only, before the program begins.
+# No run path: libraries come from system directories only. Full RELRO.
 HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro \
     -Xlinker -z -Xlinker now
-# Nobody asks a program for its own functions by name: the tables for that are a twentieth of each. Not with lld, which
-# can pack relocations as well: it keeps all of Foundation in the daemon, 40 MB that the TOML parser only names.
+# Omits the dynamic symbol tables, 5 % of each program. lld could also pack relocations, but keeps all of Foundation
+# (40 MB) in the daemon, because the TOML parser refers to it.
 SMALLER = -Xlinker --no-export-dynamic
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
-# The optional parts of the build whose headers are installed (Package.swift).
+# The optional parts (Package.swift) whose headers are installed.
 export THUMBCACHED_PARTS = $(shell tools/built-parts)
 
-# What the package manager and the compiler leave in the temporary directory goes with .build. And nobody else's is in
-# the way there: a compiler that may not write into another user's /tmp/swift-generated-sources fills the working
-# directory instead.
+# Temporary files of SwiftPM and the compiler go to .build/tmp. In /tmp they may collide with another user's: a compiler
+# that cannot write to /tmp/swift-generated-sources writes to the working directory.
 OWN_TMPDIR = TMPDIR="$$(mkdir -p .build/tmp && cd .build/tmp && pwd)"
 
 TSAN_OPTIONS = TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan-suppressions"
-# Packages set this to `:`, because debhelper and rpmbuild extract the debug symbols and strip the programs themselves.
+# Packages set this to `:`: debhelper and rpmbuild strip the programs after extracting the debug symbols.
 STRIP = strip
-PROGRAMS = thumbcached thumbcachectl thumbcached-exporter
-# Programs that other programs or units start. Without its libraries the renderer is left out.
+PROGRAMS = thumbcached thumbcachectl thumbcached-http
+# Programs that are started by other programs or units. The renderer is built only if libvips is installed.
 HELPERS = thumbcached-fetcher $(if $(findstring renderer,$(THUMBCACHED_PARTS)),thumbcached-renderer)
-# Programs of the package in fleet/.
+# Programs of the Swift package in fleet/.
 FLEET = thumbcached-relay thumbcached-oidc
-# Builds products and copies them to dist/: $(call build-release,options,programs). A program is stripped under another
-# name and then renamed, because the program that it replaces may be running.
+# $(call build-release,options,programs) builds programs and moves them to dist/. They are stripped under a temporary
+# name and then renamed, because the replaced program may be running.
 build-release = mkdir -p dist && for program in $(2); do $(RELEASE) $(1) --product $$program && \
     cp -f "$$($(RELEASE) $(1) --show-bin-path)/$$program" dist/.partial && $(STRIP) dist/.partial && \
     mv -f dist/.partial "dist/$$program" || exit 1; done
 
-# Files come from the commit's time, so that the same commit makes the same package.
+# Files get the commit's time, so that a commit always builds the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
-# Where the program looks for its configuration, whatever the prefix.
+# The configuration file has the same path for every prefix.
 CONFIGURATION = $(DESTDIR)/etc/thumbcached/thumbcached.toml
-# What systemd, man and shells look for below a prefix.
+# Directories below the prefix.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
-# The same for users' own managers: enabled by whoever wants one, `systemctl --user enable`.
+# Units of a user's own daemon: `systemctl --user enable --now thumbcached.socket`.
 USER_UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/user
 DOCUMENTS = $(PREFIX)/share/doc/thumbcached
 FLEET_DOCUMENTS = $(DOCUMENTS)-fleet
-# Replaces paths of the sources in units and documents with those of the installation.
+# Replaces source paths in units and documents with installed paths.
 RELOCATED = sed -E -e 's,/usr/(bin|libexec)/thumbcache,$(PREFIX)/\1/thumbcache,g' \
     -e 's,\bfleet/docs/([a-z-]+\.(md|svg|png)),$(FLEET_DOCUMENTS)/\1,g' \
     -e 's,\bdocs/([a-z-]+\.(md|svg|png)),$(DOCUMENTS)/\1,g'
-# Debian's zsh looks for its packages' completions in a place of their own.
+# Debian's zsh has a separate directory for completions of packages.
 ZSH = $(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
-# Of the system that it is installed on, or packaged for; 0 where there is none.
+# Version of the installed systemd; 0 if there is none.
 SYSTEMD = $(shell systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p' | grep . || echo 0)
-SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-honoured@.service \
-    thumbcached-exporter.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
+SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-logout@.service thumbcached-pending-logout@.service \
+    thumbcached-http.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
-.PHONY: help demo demo-programs demo-fleet test test-fleet test-examples check release release-fleet site install \
+.PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
     install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test soak bench bench-docs format clean
 
-help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: ## see a user's cache live and end: a real origin, real images, and a check that nothing is left
+demo: ## build, download images from a real origin, log out, and check that nothing is left
 	@tools/install-dependencies build demo
 	$(MAKE) --no-print-directory demo-programs
 	@tools/demo "$$($(RELEASE) --show-bin-path)"
 
-# What the demo runs: of the renderer only if its libraries are installed.
+# Programs of the demo. The renderer is optional.
 DEMO = thumbcached thumbcached-fetcher thumbcachectl $(if $(findstring renderer,$(THUMBCACHED_PARTS)),thumbcached-renderer)
 demo-programs:
 	for program in $(DEMO); do $(RELEASE) --product $$program || exit 1; done
 
-demo-fleet: ## one logout on three hosts, one of them cut off, with a real Redis
+demo-fleet: ## log out on three hosts, one of them unreachable, with a real Redis
 	@tools/install-dependencies build parts demo fleet
 	$(MAKE) --no-print-directory demo-programs
 	$(RELEASE) --package-path fleet
 	@fleet/tools/demo-fleet "$$(tools/gather-programs release)"
 
-test: ## build and run all tests
+test: ## build and run the tests of the root package
 	@tools/install-dependencies build parts test
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build --build-tests
 	@tools/run-tests
 
-test-fleet: ## build and run the tests of the package in fleet/
+test-fleet: ## build and run the tests of the fleet package
 	@tools/install-dependencies build parts test
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build
 	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
 	@THUMBCACHED_PROGRAMS="$$(tools/gather-programs debug)" tools/run-tests --package-path fleet
 
-# Go, Java, GTK and a browser are 1.3 GB that no other test needs. What they showed is left in .build/screenshots.
-test-examples: ## every program in examples/, also those in Go and Java, the window, and what is for a browser in one
-	@tools/install-dependencies build parts test examples
+# The wheel is tested. `make test` runs the same tests with the sources, also with Debian's redis-py.
+PYTHON = .build/python-client/bin/python
+python-client: ## build the wheel of clients/python in dist/, check its types and run its tests
+	@tools/install-dependencies build parts python-client
 	@tools/install-python-client
+	$(OWN_TMPDIR) swift build
+	$(EPOCH) $(PYTHON) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist ./clients/python
+	cd clients/python && ../../$(PYTHON) -m mypy
+	THUMBCACHED_PROGRAMS="$$(tools/gather-programs debug)" \
+	    PYTHONPATH="$$(ls $(CURDIR)/dist/thumbcache-$(VERSION)-*.whl)" \
+	    $(PYTHON) -m unittest discover --start-directory clients/python/tests
+
+# Installs Go, Java, GTK and a browser (1.3 GB). Screenshots are in .build/screenshots.
+test-examples: ## run all programs in examples/, including Go, Java, GTK and the browser
+	@tools/install-dependencies build parts test examples
+	@tools/install-python-client examples
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_EXAMPLES=1 tools/run-tests --filter 'EndToEndTests.*(ExampleTests|StatusPageTests)'
 
-# FoundationEssentials' JSONDecoder traps on input nested 513 deep, and some functions of JWTKit call it: JSON from
-# outside is read by Sources/JSONReader.
+# FoundationEssentials' JSONDecoder traps on input nested 513 levels deep, and parts of JWTKit use it. Sources/JSONReader
+# reads all JSON from outside.
 TRAPPING_DECODERS = JSONDecoder|JSONSerialization|jwksJSON|JWK\(json|JWTPayload|JWTParser
 
-# A program that accepted anything would pass the check of the example configuration, and so would the one that looks
-# for licences: hence each is handed something that it must refuse, for the right reason.
-check: ## formatting, a build without warnings, scripts, units, the example configuration
+# The checks of the configuration and of the licenses are also run with an invalid input, which they must reject.
+check: ## check formatting, warnings, scripts, units, the example configuration, licenses and manual pages
 	@tools/install-dependencies build parts release systemd rpm
 	swift format lint --strict --recursive $(SOURCES)
 	echo 'let keys = try JSONDecoder().decode(' | grep -qE '$(TRAPPING_DECODERS)'
@@ -143,6 +148,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	tools/check-units "$$(tools/gather-programs debug)"
 	tools/check-exposure $(SECURITY_UNITS)
 	grep -q '^thumbcached ($(VERSION)-' packaging/debian/changelog
+	grep -qx 'version = "$(VERSION)"' clients/python/pyproject.toml
 	rpmspec --query --srpm --queryformat '%{version}\n' packaging/rpm/thumbcached.spec | grep -qxF '$(VERSION)'
 	for package in . fleet; do tools/make-notice $$package .build/NOTICE || exit 1; done
 	sed '/swift-log/d' packaging/debian/copyright > .build/copyright-lacks-a-package
@@ -150,7 +156,7 @@ check: ## formatting, a build without warnings, scripts, units, the example conf
 	tools/make-manuals "$$(tools/gather-programs debug)" .build/man
 	for page in .build/man/*; do ! man --warnings --local-file "$$page" 2>&1 >/dev/null | grep . || exit 1; done
 
-release: ## optimized, stripped programs in dist/, with their manual pages and completions
+release: ## build programs, manual pages and completions in dist/
 	@tools/install-dependencies build release
 	$(call build-release,,$(PROGRAMS) $(HELPERS))
 	mkdir -p dist/completions
@@ -161,20 +167,20 @@ release: ## optimized, stripped programs in dist/, with their manual pages and c
 	$(EPOCH) tools/make-manuals dist dist/man
 	tools/make-notice . dist/NOTICE
 
-release-fleet: ## the programs of fleet/, in the same place
+release-fleet: ## build the programs of the fleet package in dist/
 	@tools/install-dependencies build release
 	$(call build-release,--package-path fleet,$(FLEET))
 	$(EPOCH) tools/make-manuals dist dist/man
 	tools/make-notice fleet dist/NOTICE-fleet
 
-site: ## the documents as a site that needs no network to be read, in dist/site; a broken link fails
+site: ## build the documents as an offline site in dist/site; fails on a broken link
 	@tools/install-dependencies site
 	tools/make-site
 
-# `make release` as yourself, then `sudo make install`, so that root needs no toolchain. The installed configuration has
-# every key with its default as a comment, except the exporter's right to read figures: an upgrade can then improve a
-# default. An existing configuration is kept.
-install: ## programs, units, configuration, manual pages, completions and documents, to $(DESTDIR)$(PREFIX)
+# Run `make release` first as yourself, then `sudo make install`: root needs no toolchain. An existing configuration is
+# kept. A new one has every key as a comment with its default, so that upgrades can change defaults; the exception is the
+# access of thumbcached-http.
+install: ## install to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached -a -d dist/man -a -d dist/completions -a -f dist/NOTICE || $(MAKE) release
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec $(UNITS)/user-.slice.d $(USER_UNITS)
 	install -m 755 $(addprefix dist/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
@@ -189,7 +195,7 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d systemd/sysusers.d/*.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/tmpfiles.d systemd/tmpfiles.d/thumbcached.conf
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/thumbcached config/hooks/pam-session
-	$(call install-manuals,thumbcachectl.1 thumbcached.toml.5 thumbcached.8 thumbcached-exporter.8 thumbcached-fetcher.8 \
+	$(call install-manuals,thumbcachectl.1 thumbcached.toml.5 thumbcached.8 thumbcached-http.8 thumbcached-fetcher.8 \
 	    $(notdir $(wildcard dist/man/thumbcached-renderer.8)))
 	for program in $(PROGRAMS); do \
 	    install -D -m 644 dist/completions/$$program.bash \
@@ -200,10 +206,9 @@ install: ## programs, units, configuration, manual pages, completions and docume
 	$(MAKE) --no-print-directory install-documents
 	install -m 644 dist/NOTICE $(DESTDIR)$(DOCUMENTS)
 	test -e "$(CONFIGURATION)" || install -D -m 644 /dev/null "$(CONFIGURATION)"
-	test -s "$(CONFIGURATION)" || sed -E -e 's/^([a-z-]+ = )/# \1/' \
-	    -e 's/^# observers = \[\]$$/observers = ["thumbcached-exporter"]/' config/thumbcached.toml > "$(CONFIGURATION)"
+	test -s "$(CONFIGURATION)" || sed -E 's/^([a-z-]+ = )/# \1/' config/thumbcached.toml > "$(CONFIGURATION)"
 
-install-fleet: ## programs, units, manual pages and documents of fleet/, to the same place
+install-fleet: ## install the fleet package to $(DESTDIR)$(PREFIX)
 	test -x dist/thumbcached-relay -a -x dist/thumbcached-oidc -a -f dist/NOTICE-fleet || $(MAKE) release-fleet
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/libexec $(addprefix dist/,$(FLEET))
 	install -d $(UNITS)
@@ -219,17 +224,22 @@ install-manuals = for page in $(1); do \
     manual="$(DESTDIR)$(PREFIX)/share/man/man$${page\#\#*.}" && install -d "$$manual" && \
     sed 's|/usr/share/doc/thumbcached|$(DOCUMENTS)|g' "dist/man/$$page" > "$$manual/$$page" && chmod 644 "$$manual/$$page" || exit 1; done
 
-# All documents of the root package are installed into one directory, hence their links change.
+# The documents are installed in one directory, so their links are rewritten. The examples need the Python package.
+PYTHON_DOCUMENTS = $(DESTDIR)$(DOCUMENTS)/clients/python
 install-documents:
 	install -d $(addprefix $(DESTDIR)$(DOCUMENTS)/,hooks application monitoring)
-	install -m 644 LICENSE config/thumbcached.toml docs/*.svg docs/*.png $(DESTDIR)$(DOCUMENTS)
-	for folder in avatar contacts pictures web; do \
+	install -m 644 LICENSE config/thumbcached.toml config/http.toml docs/*.svg docs/*.png $(DESTDIR)$(DOCUMENTS)
+	for folder in avatar contacts images web; do \
 	    install -D -m 644 -t $(DESTDIR)$(DOCUMENTS)/examples/$$folder examples/$$folder/*.* || exit 1; done
 	sed 's,\](\.\./docs/,](../,g' examples/README.md > $(DESTDIR)$(DOCUMENTS)/examples/README.md
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/examples/README.md
+	install -D -m 644 -t $(PYTHON_DOCUMENTS) clients/python/pyproject.toml
+	install -D -m 644 -t $(PYTHON_DOCUMENTS)/src/thumbcache clients/python/src/thumbcache/*.py
+	sed 's,\](\.\./\.\./docs/,](../../,g' clients/python/README.md > $(PYTHON_DOCUMENTS)/README.md
+	chmod 644 $(PYTHON_DOCUMENTS)/README.md
 	for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do \
 	    sed -E -e 's,\]\((\.\./)?fleet/docs/,](../thumbcached-fleet/,g' \
-	        -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./(examples/|[A-Z][A-Z]+),](\1,g' "$$document" | \
+	        -e 's,\]\((\.\./)?(config|docs)/,](,g' -e 's,\]\(\.\./(clients/|examples/|[A-Z][A-Z]+),](\1,g' "$$document" | \
 	        $(RELOCATED) > "$(DESTDIR)$(DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(DOCUMENTS)/*.md
 	install -m 755 config/hooks/* $(DESTDIR)$(DOCUMENTS)/hooks
@@ -243,80 +253,79 @@ install-fleet-documents:
 	        $(RELOCATED) > "$(DESTDIR)$(FLEET_DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(FLEET_DOCUMENTS)/*.md
 
-deb: ## Debian packages in dist/
+deb: ## build the Debian packages in dist/
 	@tools/install-dependencies build parts release deb
 	$(MAKE) --no-print-directory release release-fleet
 	$(EPOCH) tools/make-deb
 	tools/check-package dist/thumbcached*.deb
 
-vendor: ## the Swift packages that are depended on in one archive in dist/, for a build without a network
+vendor: ## archive the Swift dependencies in dist/, for an offline build
 	@tools/install-dependencies build release
 	$(OWN_TMPDIR) swift package --package-path fleet resolve
 	$(EPOCH) tools/vendor pack dist
 
-sources: vendor ## what is committed, and what it depends on, as two archives in dist/: packaging/README.md
+sources: vendor ## archive the commit and its dependencies in dist/ (packaging/README.md)
 	git archive --prefix=thumbcached-$(VERSION)/ --output=dist/thumbcached-$(VERSION).tar HEAD
 	gzip -9nf dist/thumbcached-$(VERSION).tar
 
-deb-source: sources ## a Debian source package in dist/source/ of what is committed; it is built without a network
+deb-source: sources ## build a Debian source package of the commit in dist/source/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
 
-lint-deb: ## check the packages in dist/ with lintian; errors and warnings fail
+lint-deb: ## check the packages in dist/ with lintian; fails on errors and warnings
 	@tools/install-dependencies deb lint-deb
 	lintian --fail-on error,warning --allow-root --tag-display-limit 0 dist/thumbcached*.deb
 
-sbom: ## a software bill of materials of what `make release release-fleet` built, in dist/
+sbom: ## write a software bill of materials of the release to dist/
 	$(EPOCH) tools/make-sbom dist/thumbcached-$(VERSION).cdx.json
 
-# If root has no toolchain: `make deb` as yourself, then `sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb`.
-test-system: ## the packages in a booted Debian with systemd, logind and PAM (needs root): ROUNDS, PACKAGE
-	@test "$$(id -u)" -eq 0 || { echo "make test-system needs root, to boot a Debian in namespaces of its own:" \
+# Without a toolchain for root: `make deb`, then `sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb`.
+test-system: ## test the packages in a booted Debian with systemd, logind and PAM (root): ROUNDS, PACKAGE
+	@test "$$(id -u)" -eq 0 || { echo "make test-system needs root, because it boots a Debian in namespaces:" \
 	    "make deb, then sudo make test-system PACKAGE=dist/thumbcached_VERSION.deb" >&2; exit 2; }
 	@tools/install-dependencies system
 	test -n "$(PACKAGE)" || $(MAKE) deb
 	tools/test-system --rounds $(ROUNDS) $(or $(PACKAGE),$$(ls -t dist/thumbcached_*.deb | head -1))
 
-test-container: ## build the container image from the packages in dist/, and run the daemon in it (as root)
+test-container: ## build the container image from the packages in dist/ and run the daemon in it (root)
 	@tools/install-dependencies container
 	tools/test-container
 
-# End to end, only the tests that race: the programs there are built with the sanitizer, too.
-tsan: ## tests under ThreadSanitizer
+# Includes only those end-to-end tests that exercise races.
+tsan: ## run the tests under ThreadSanitizer
 	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests --sanitize=thread --scratch-path .build-tsan
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan --skip EndToEndTests
 	$(TSAN_OPTIONS) tools/run-tests --sanitize=thread --scratch-path .build-tsan \
 	    --filter 'EndToEndTests.*(LogoutTests|RaceTests|HistoryTests|1,000 GETs|stop)'
 
-# Foundation's Process copies 256 bytes of each entry of /proc/self/fd, which are shorter. The sanitizer looks at what
-# is copied in code that was not built with it, too, unless it is told not to. Leaks are not looked for: Swift hides the
-# pointers that weak references go through, and programs that exit leave what libraries hold.
-asan: ## tests under AddressSanitizer
+# replace_intrin=0: Foundation's Process reads 256 bytes of each directory entry of /proc/self/fd, which are shorter.
+# detect_leaks=0: Swift's weak references hide pointers from the leak detector.
+asan: ## run the tests under AddressSanitizer
 	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests --sanitize=address --scratch-path .build-asan
 	ASAN_OPTIONS=replace_intrin=0:detect_leaks=0 tools/run-tests --sanitize=address --scratch-path .build-asan --skip EndToEndTests
 
-fuzz: ## every fuzzer in Tests/Fuzz for FUZZ_SECONDS, under AddressSanitizer
+fuzz: ## run every fuzzer in Tests/Fuzz for FUZZ_SECONDS under AddressSanitizer
 	@tools/install-dependencies build parts
 	tools/fuzz $(FUZZ_SECONDS)
 
-history-test: ## what clients see through kills -9, held against the order it must have: ROUNDS histories
+history-test: ## check ROUNDS random histories of clients and kills for consistency
 	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
 
-# `fleet/tools/fleet-test "$(tools/gather-programs debug)" --rounds 20 --seed 7` for one run again; --keep leaves its logs and its history.
+# To repeat a run: `fleet/tools/fleet-test "$(tools/gather-programs debug)" --rounds 20 --seed 7`; --keep keeps the logs.
 fleet-test: ROUNDS = 200
-fleet-test: ## eight hosts, Redis with Sentinels, each in a network of its own: cuts, kills -9, restores (as root): ROUNDS
+fleet-test: ## test eight hosts and Redis with Sentinels under partitions, kills and restores (root): ROUNDS
 	@tools/install-dependencies build parts fleet-test
 	$(OWN_TMPDIR) swift build
 	$(OWN_TMPDIR) swift build --package-path fleet
 	fleet/tools/fleet-test "$$(tools/gather-programs debug)" --rounds $(ROUNDS)
 
-# Five minutes on a quiet machine, which it should be. It opens 10,000 connections: `ulimit -n 20000`.
+# Takes five minutes on an idle machine and opens 10,000 connections: `ulimit -n 20000`.
 fleet-scale: ROUNDS = 3
-fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the table and plot of fleet/docs/fleet.md
+fleet-scale: ## measure up to 10,000 simulated relays with a real Redis, for fleet/docs/fleet.md: ROUNDS
 	@tools/install-dependencies build parts fleet-scale
 	$(RELEASE)
 	$(RELEASE) --package-path fleet
@@ -324,43 +333,46 @@ fleet-scale: ## up to 10,000 relays, played, at a real Redis, ROUNDS rounds: the
 	fleet/tools/fleet-scale "$$(tools/gather-programs release)" --rounds $(ROUNDS) --seconds 3 \
 	    --json dist/fleet-scale.json --document fleet/docs
 
-power-cut-test: ## cut the power of a store on ext4, xfs and btrfs, ROUNDS times each (as root)
+power-cut-test: ## simulate power cuts of a store on ext4, xfs and btrfs (root): ROUNDS
 	@tools/install-dependencies build parts power-cut
 	$(OWN_TMPDIR) swift build
 	tools/power-cut .build/debug/thumbcached $(ROUNDS)
 
-# One of some five thousand cases takes half a second.
-failing-calls-test: ## every kind of system call of a running daemon fails in turn: CASES, 0 for all
+# Each of about 5,000 cases takes half a second.
+failing-calls-test: ## make each system call of a running daemon fail in turn: CASES, 0 for all
 	@tools/install-dependencies build parts failing-calls
 	$(OWN_TMPDIR) swift build
 	tools/failing-calls .build/debug/thumbcached --cases $(CASES)
 
-# A minute each; `tools/mutations --only fence` for some.
-mutation-test: ## turn off one line of Tests/mutations.toml at a time: does a test notice?
+# About 20 s for each mutation; `tools/mutations --only fence` runs some.
+mutation-test: ## check that a test fails for each mutation in Tests/mutations.toml
 	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) tools/mutations
 
-# `tools/soak --from dist/soak.jsonl --plot docs/soak.svg` draws a run, also while it goes on.
-soak: ## MINUTES under a mixed load, and whether memory, descriptors or files grow: docs/soak.svg
+# `tools/soak --from dist/soak.jsonl --plot docs/soak.svg` plots a run, also an unfinished one.
+soak: ## run a mixed load for MINUTES and plot memory, descriptors and files to docs/soak.svg
 	@tools/install-dependencies build parts release
 	$(RELEASE)
 	mkdir -p dist
 	tools/soak "$$($(RELEASE) --show-bin-path)/thumbcached" --minutes $(MINUTES) --samples dist/soak.jsonl \
 	    --plot docs/soak.svg
 
-# The figures go to dist/bench.json, and with `make bench-docs` from there into docs/performance.md.
+# Results are written to dist/bench.json; `make bench-docs` copies them to docs/performance.md and bench/results.md.
 bench: ROUNDS = 5
-bench: ## beside Redis, memcached, nginx, varnish and curl, ROUNDS rounds, without the rows SKIP=…: the table of docs/performance.md
+bench: ## compare with Redis, memcached, nginx, Varnish and curl: ROUNDS, SKIP
 	@tools/install-dependencies build parts bench
 	THUMBCACHED_BENCH=1 $(RELEASE)
 	@python3 bench "$$($(RELEASE) --show-bin-path)" --rounds $(ROUNDS) --json dist/bench.json \
 	    $(if $(SKIP),--skip $(SKIP))
 
-bench-docs: ## write the figures of the last make bench into docs/performance.md
-	@python3 bench --from dist/bench.json --document docs
+bench-docs: ## copy the results of the last make bench to the documents
+	@python3 bench --from dist/bench.json
 
-format: ## lay out the sources
+metrics-document: ## write the tables of docs/metrics.md
+	THUMBCACHED_WRITE_DOCUMENTS=1 tools/run-tests --filter ThumbcachedTests.DaemonMetricsTests
+
+format: ## format the sources
 	swift format --in-place --recursive $(SOURCES)
 
-clean: ## remove what was built
+clean: ## remove build results
 	rm -rf .build* fleet/.build* dist

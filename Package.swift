@@ -3,16 +3,15 @@
 import Foundation
 import PackageDescription
 
-// The rules every Swift target is built by: no warning survives, and an import
-// shows what a file really uses.
+// Settings of every Swift target: warnings are errors, and each file imports the modules that it uses.
 let swiftRules: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
     .enableUpcomingFeature("MemberImportVisibility"),
     .enableUpcomingFeature("ExistentialAny"),
 ]
 
-// With THUMBCACHED_FUZZ set the decoders are built for libFuzzer, together with the programs that drive them
-// (see `make fuzz`). Unsafe flags would keep an ordinary build of this package from being a dependency.
+// With THUMBCACHED_FUZZ set, targets are built for libFuzzer (`make fuzz`). Only then, because SwiftPM rejects
+// dependencies with unsafe flags.
 let isFuzzing = Context.environment["THUMBCACHED_FUZZ"] != nil
 let fuzzRules: [SwiftSetting] =
     isFuzzing ? [.unsafeFlags(["-sanitize=fuzzer,address", "-parse-as-library"])] : []
@@ -23,22 +22,23 @@ let cRules: [CSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-// Optional parts, each with the headers that it needs. THUMBCACHED_PARTS names the parts to build, separated by commas
-// (`make` sets it); without that variable a part is built if its headers are installed.
-let optionalParts = ["renderer": ["vips/vips.h", "seccomp.h"], "federation": ["ares.h"]]
+// Optional parts and the header that each needs. THUMBCACHED_PARTS, which `make` sets, lists the parts to build,
+// separated by commas. Without it, a part is built if its header is installed.
+let optionalParts = ["renderer": "vips/vips.h", "federation": "ares.h"]
 func isBuilt(_ part: String) -> Bool {
     if let parts = Context.environment["THUMBCACHED_PARTS"] {
         return parts.split(separator: ",").contains { $0 == part }
     }
-    return (optionalParts[part] ?? []).allSatisfy { header in
-        ["/usr/include", "/usr/local/include"].contains { FileManager.default.fileExists(atPath: "\($0)/\(header)") }
+    guard let header = optionalParts[part] else { return false }
+    return ["/usr/include", "/usr/local/include"].contains {
+        FileManager.default.fileExists(atPath: "\($0)/\(header)")
     }
 }
 let hasRenderer = isBuilt("renderer")
 let hasFederation = isBuilt("federation")
 
-// Where distributions have the headers of glib, which those of libvips want. Not by pkg-config: it also names -pthread,
-// which the package manager warns of at each build.
+// Directories of the glib headers, which libvips needs. Not from pkg-config, whose flag -pthread causes a warning of
+// SwiftPM in each build.
 let glibHeaders: [CSetting] = [
     .unsafeFlags(
         ["x86_64-linux-gnu/", "aarch64-linux-gnu/", ""].map { "-I/usr/lib/\($0)glib-2.0/include" }
@@ -54,7 +54,7 @@ let deque = Target.Dependency.product(name: "DequeModule", package: "swift-colle
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-// Listed in the order of the layers: a target imports only what stands above it.
+// Listed by layer: a target imports only targets above it.
 let package = Package(
     name: "thumbcached",
     products: [
@@ -62,15 +62,15 @@ let package = Package(
         .executable(name: "thumbcached-fetcher", targets: ["thumbcached-fetcher"]),
         .executable(name: "thumbcached-renderer", targets: ["thumbcached-renderer"]),
         .executable(name: "thumbcachectl", targets: ["thumbcachectl"]),
-        .executable(name: "thumbcached-exporter", targets: ["thumbcached-exporter"]),
+        .executable(name: "thumbcached-http", targets: ["thumbcached-http"]),
         .library(name: "Thumbcache", targets: ["Thumbcache"]),
-        // Logging, settings and confinement of a program, without the cache: for the package in `fleet`.
+        // Logging, settings and confinement of programs, for the package in `fleet`.
         .library(
             name: "ProgramSupport",
             targets: ["ProgramSupport", "LinuxSupport", "JSONReader", "CLinux", "ThumbcacheProtocol"]),
-        // For the tests alone: it is loaded into daemons whose peers are to be other accounts than they are.
+        // For tests only: loaded into daemons to simulate peers of other accounts.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
-        // The same: it is loaded into a fetcher, and does what somebody would who has broken into it.
+        // For tests only: loaded into a fetcher to simulate an attacker.
         .library(name: "HostileFetcher", type: .dynamic, targets: ["CHostileFetcher"]),
     ],
     dependencies: [
@@ -90,34 +90,37 @@ let package = Package(
             linkerSettings: (hasFederation ? [.linkedLibrary("cares")] : []) + [.linkedLibrary("resolv")]),
         .target(name: "CLinux", cSettings: cRules),
         .target(
-            name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, deque],
+            name: "LinuxSupport", dependencies: ["CLinux", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
-        // JSON of untrusted senders: no recursion, bounded depth, no traps.
+        // Parses untrusted JSON: no recursion, bounded depth, no traps.
         .target(name: "JSONReader", dependencies: ["LinuxSupport"], swiftSettings: swiftRules + fuzzRules),
 
-        // Event loops: of the socket, and of downloads.
+        // Event loops for the socket and for downloads.
         .target(
             name: "SocketLoops", dependencies: ["LinuxSupport", "CLinux", nioCore, nioLocks, logging, deque, heap],
             swiftSettings: swiftRules + fuzzRules),
 
-        // What travels on the socket.
+        // SIZE, FIT and FORMAT, shared by the client, the cache and the renderer.
+        .target(name: "ImageOptions", swiftSettings: swiftRules + fuzzRules),
+
+        // The protocol of the socket.
         .target(
-            name: "ThumbcacheProtocol", dependencies: ["LinuxSupport", nioCore],
+            name: "ThumbcacheProtocol", dependencies: ["ImageOptions", "LinuxSupport", nioCore],
             swiftSettings: swiftRules + fuzzRules),
 
-        // The client: a library for other packages.
+        // The client library for other packages.
         .target(
             name: "Thumbcache",
-            dependencies: ["ThumbcacheProtocol", "LinuxSupport", nioCore, nioPosix, nioLocks, logging],
+            dependencies: ["ThumbcacheProtocol", "ImageOptions", "LinuxSupport", nioCore, nioPosix, nioLocks, logging],
             swiftSettings: swiftRules),
 
-        // The domain.
+        // The cache's logic, without input and output.
         .target(
-            name: "CacheCore", dependencies: ["LinuxSupport", nioCore, nioLocks, logging, deque],
+            name: "CacheCore", dependencies: ["ImageOptions", "LinuxSupport", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules + fuzzRules),
 
-        // Program support: logging and settings.
+        // Logging and settings of programs.
         .target(
             name: "ProgramSupport",
             dependencies: [
@@ -125,25 +128,29 @@ let package = Package(
             ],
             swiftSettings: swiftRules + fuzzRules),
 
-        // What an origin may be asked: its URLs, the ones that clients may name, the addresses that may be reached.
-        .target(
-            name: "Origins",
-            dependencies: ["CacheCore", "LinuxSupport", "COpenSSL", nioCore, nioLocks],
-            swiftSettings: swiftRules + fuzzRules + (hasFederation ? [.define("FEDERATION")] : [])),
-
-        // What the domain needs from the world.
+        // The services that the cache uses: disk, fetcher and renderer.
         .target(
             name: "DiskStore",
             dependencies: ["CacheCore", "LinuxSupport", "COpenSSL", "CLinux", nioCore, nioLocks, logging],
             swiftSettings: swiftRules + fuzzRules),
         .target(
-            name: "HelperProtocol", dependencies: ["ThumbcacheProtocol", "CacheCore", "LinuxSupport", nioCore],
+            name: "HelperProtocol",
+            dependencies: ["ThumbcacheProtocol", "CacheCore", "ImageOptions", "LinuxSupport", nioCore],
             swiftSettings: swiftRules + fuzzRules),
+
+        // Settings of origins: URL templates, URLs that clients may name, permitted addresses.
+        .target(
+            name: "Origins",
+            dependencies: [
+                "HelperProtocol", "ProgramSupport", "CacheCore", "LinuxSupport", "COpenSSL", nioCore, nioLocks,
+            ],
+            swiftSettings: swiftRules + fuzzRules + (hasFederation ? [.define("FEDERATION")] : [])),
         .target(
             name: "HelperClient",
             dependencies: [
-                "HelperProtocol", "Origins", "CacheCore", "SocketLoops", "LinuxSupport", "CLinux", nioCore, nioLocks,
-                logging, deque,
+                "HelperProtocol", "Origins", "CacheCore", "ImageOptions", "SocketLoops", "LinuxSupport", "CLinux",
+                nioCore,
+                nioLocks, logging, deque,
             ],
             swiftSettings: swiftRules + fuzzRules),
         .target(
@@ -154,7 +161,7 @@ let package = Package(
             ],
             swiftSettings: swiftRules + fuzzRules),
 
-        // The socket.
+        // The server on the socket.
         .target(
             name: "DaemonServer",
             dependencies: [
@@ -175,19 +182,20 @@ let package = Package(
         .executableTarget(
             name: "thumbcached-fetcher",
             dependencies: [
-                "ThumbcacheProtocol", "CacheCore", "HelperProtocol", "ImageFetcher", "SocketLoops", "ProgramSupport",
-                "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
+                "ThumbcacheProtocol", "CacheCore", "HelperProtocol", "Origins", "ImageFetcher", "SocketLoops",
+                "ProgramSupport", "LinuxSupport", "CLinux", nioCore, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
 
-        // The process that decodes pictures: it has no keys, no store, no network, and a worker for each user.
+        // The process that decodes images, without keys, store and network, and with one worker per user.
         .target(
             name: "CRenderer", cSettings: cRules + glibHeaders,
-            linkerSettings: ["vips", "gobject-2.0", "glib-2.0", "seccomp"].map { .linkedLibrary($0) }),
+            linkerSettings: ["vips", "gobject-2.0", "glib-2.0"].map { .linkedLibrary($0) }),
         .executableTarget(
             name: "thumbcached-renderer",
             dependencies: [
-                "CRenderer", "HelperProtocol", "ThumbcacheProtocol", "ProgramSupport", "LinuxSupport", "CLinux",
+                "CRenderer", "HelperProtocol", "ImageOptions", "ThumbcacheProtocol", "ProgramSupport", "LinuxSupport",
+                "CLinux",
                 nioCore, arguments,
             ],
             swiftSettings: swiftRules),
@@ -195,35 +203,39 @@ let package = Package(
         .executableTarget(
             name: "thumbcachectl",
             dependencies: [
-                "ThumbcacheProtocol", "Thumbcache", "CacheCore", "DiskStore", "HelperProtocol", "LinuxSupport",
-                "CLinux", nioCore, arguments,
+                "ThumbcacheProtocol", "Thumbcache", "CacheCore", "DiskStore", "HelperProtocol", "ImageOptions",
+                "LinuxSupport", "CLinux", nioCore, arguments,
             ],
             swiftSettings: swiftRules),
 
         .executableTarget(
-            name: "thumbcached-exporter",
+            name: "thumbcached-http",
             dependencies: [
-                "ThumbcacheProtocol", "Thumbcache", "ProgramSupport", "LinuxSupport", "CLinux", nioCore, nioPosix,
-                nioHTTP1, nioLocks, logging, arguments,
+                "ThumbcacheProtocol", "Thumbcache", "ProgramSupport", "LinuxSupport", "CLinux", "COpenSSL", nioCore,
+                nioPosix, nioHTTP1, nioLocks, logging, arguments,
             ],
             swiftSettings: swiftRules),
 
-        // Stand-ins for disk, network and clock, which force an overlap and count calls.
+        // Helpers for all tests.
+        .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: swiftRules),
+        // Fakes for disk, network and clock, which force an overlap and count calls.
         .target(
-            name: "CacheFakes", dependencies: ["CacheCore", nioCore, nioLocks], path: "Tests/CacheFakes",
+            name: "CacheFakes", dependencies: ["CacheCore", "ImageOptions", nioCore, nioLocks],
+            path: "Tests/CacheFakes",
             swiftSettings: swiftRules),
-        // The end-to-end tests share no code with what they test.
+        // Helpers in C of the end-to-end tests, which share no code with the programs.
         .target(name: "CSpawn", path: "Tests/CSpawn", cSettings: cRules),
         .target(name: "CForeignPeers", path: "Tests/CForeignPeers", cSettings: cRules),
         .target(name: "CHostileFetcher", path: "Tests/CHostileFetcher", cSettings: cRules),
         .target(name: "CRawCalls", path: "Tests/CRawCalls", cSettings: cRules),
 
-        .testTarget(name: "JSONReaderTests", dependencies: ["JSONReader"], swiftSettings: swiftRules),
+        .testTarget(name: "JSONReaderTests", dependencies: ["TestSupport", "JSONReader"], swiftSettings: swiftRules),
         .testTarget(
             name: "LinuxSupportTests", dependencies: ["LinuxSupport", "CLinux", "CRawCalls", nioLocks],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "ThumbcacheProtocolTests", dependencies: ["ThumbcacheProtocol", nioCore],
+            name: "ThumbcacheProtocolTests",
+            dependencies: ["TestSupport", "ThumbcacheProtocol", "ImageOptions", nioCore],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcacheTests",
@@ -234,56 +246,71 @@ let package = Package(
             swiftSettings: swiftRules),
         .testTarget(
             name: "CacheCoreTests",
-            dependencies: ["CacheFakes", "CacheCore", "LinuxSupport", nioCore, nioLocks, logging],
+            dependencies: [
+                "TestSupport", "CacheFakes", "CacheCore", "ImageOptions", "LinuxSupport", nioCore, nioLocks, logging,
+            ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "DiskStoreTests",
-            dependencies: ["DiskStore", "CacheCore", "LinuxSupport", "CLinux", nioCore, nioLocks, logging],
+            dependencies: [
+                "TestSupport", "DiskStore", "CacheCore", "LinuxSupport", "CLinux", nioCore, nioLocks, logging,
+            ],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "OriginsTests", dependencies: ["Origins", "CacheCore", nioCore], swiftSettings: swiftRules),
+            name: "OriginsTests",
+            dependencies: ["Origins", "HelperProtocol", "ProgramSupport", "CacheCore", "LinuxSupport", nioCore],
+            swiftSettings: swiftRules),
         .testTarget(
             name: "ImageFetcherTests",
             dependencies: [
-                "ImageFetcher", "HelperProtocol", "Origins", "CacheCore", "SocketLoops", nioCore, nioPosix, nioLocks,
-                logging,
+                "TestSupport", "CacheFakes", "ImageFetcher", "HelperProtocol", "Origins", "CacheCore", "SocketLoops",
+                nioCore, nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "HelperClientTests",
-            dependencies: ["HelperClient", "HelperProtocol", "CacheCore", "LinuxSupport", nioCore, nioLocks, logging],
+            dependencies: [
+                "HelperClient", "HelperProtocol", "Origins", "CacheCore", "ImageOptions", "LinuxSupport", nioCore,
+                nioLocks,
+                logging,
+            ],
             swiftSettings: swiftRules),
         .target(
-            name: "CPictureProbe", path: "Tests/CPictureProbe", cSettings: cRules + glibHeaders,
+            name: "CImageProbe", path: "Tests/CImageProbe", cSettings: cRules + glibHeaders,
             linkerSettings: ["vips", "gobject-2.0", "glib-2.0"].map { .linkedLibrary($0) }),
         .testTarget(
             name: "RendererTests",
             dependencies: [
-                "HelperClient", "HelperProtocol", "CacheCore", "CacheFakes", "CPictureProbe", "LinuxSupport", "CLinux",
-                nioCore, nioLocks, logging,
+                "HelperClient", "HelperProtocol", "CacheCore", "CacheFakes", "CImageProbe", "CRenderer", "ImageOptions",
+                "LinuxSupport", "CLinux", nioCore, nioLocks, logging,
             ],
-            exclude: ["Pictures"], swiftSettings: swiftRules),
+            exclude: ["Images"], swiftSettings: swiftRules),
         .testTarget(
             name: "SocketLoopsTests", dependencies: ["SocketLoops", "CLinux", nioCore, nioLocks, logging, deque],
             swiftSettings: swiftRules),
         .testTarget(
             name: "DaemonServerTests",
             dependencies: [
-                "CacheFakes", "DaemonServer", "SocketLoops", "CacheCore", "ThumbcacheProtocol", nioCore, nioPosix,
-                nioLocks, logging,
+                "TestSupport", "CacheFakes", "DaemonServer", "SocketLoops", "CacheCore", "ThumbcacheProtocol",
+                nioCore, nioPosix, nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "ThumbcachedTests",
             dependencies: [
-                "CacheFakes", "ProgramSupport", "DaemonServer", "thumbcached", "thumbcachectl", "Thumbcache",
-                "HelperClient", "HelperProtocol", "CacheCore", "ThumbcacheProtocol", "LinuxSupport", nioCore, nioPosix,
+                "TestSupport", "CacheFakes", "ProgramSupport", "Origins", "DaemonServer", "thumbcached",
+                "thumbcachectl",
+                "Thumbcache", "HelperClient", "HelperProtocol", "CacheCore", "ThumbcacheProtocol", "LinuxSupport",
+                nioCore, nioPosix,
                 nioLocks, logging,
             ],
             swiftSettings: swiftRules),
         .testTarget(
-            name: "ExporterTests",
-            dependencies: ["thumbcached-exporter", "Thumbcache", nioCore, nioPosix, nioHTTP1, nioLocks, logging],
+            name: "HTTPTests",
+            dependencies: [
+                "CacheFakes", "thumbcached-http", "Thumbcache", "ProgramSupport", "LinuxSupport", nioCore, nioPosix,
+                nioHTTP1, nioLocks, logging,
+            ],
             swiftSettings: swiftRules),
         .testTarget(
             name: "EndToEndTests",
@@ -294,13 +321,13 @@ let package = Package(
 )
 
 if !hasRenderer {
-    // The daemon then serves images only in the sizes that origins send.
-    let renderer = ["CRenderer", "thumbcached-renderer", "CPictureProbe", "RendererTests"]
+    // Without it the daemon serves images only in the sizes that origins send.
+    let renderer = ["CRenderer", "thumbcached-renderer", "CImageProbe", "RendererTests"]
     package.targets.removeAll { renderer.contains($0.name) }
     package.products.removeAll { renderer.contains($0.name) }
 }
 
-// What `make bench` holds the daemon against, and nobody else needs.
+// Programs that only `make bench` needs.
 if Context.environment["THUMBCACHED_BENCH"] != nil {
     package.targets.append(
         .executableTarget(
@@ -312,11 +339,11 @@ if Context.environment["THUMBCACHED_BENCH"] != nil {
 }
 
 if isFuzzing {
-    // A program cannot be imported but by tests: here each of ours is a library, without its entry.
+    // Only tests can import an executable target, so each program becomes a library without its entry point.
     package.products = []
     package.targets.removeAll { $0.isTest }
     let programs = [
-        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcachectl", "thumbcached-exporter",
+        "thumbcached", "thumbcached-fetcher", "thumbcached-renderer", "thumbcachectl", "thumbcached-http",
     ]
     for program in programs {
         guard let index = package.targets.firstIndex(where: { $0.name == program }) else { continue }
@@ -326,14 +353,15 @@ if isFuzzing {
     }
     package.targets.append(.target(name: "CFuzzMain", path: "Tests/CFuzzMain", cSettings: cRules))
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
-        ("AnswerFuzzer", ["ImageFetcher", "CacheCore"]),
-        ("ConfigurationFuzzer", ["thumbcached", "CacheCore"]),
+        ("ConfigurationFuzzer", ["thumbcached", "CacheCore", "DaemonServer", "ThumbcacheProtocol"]),
         ("DecoderFuzzer", ["ThumbcacheProtocol", nioCore]),
+        ("DirectoryEntryFuzzer", ["ImageFetcher", "CacheCore", nioCore]),
         ("EntryFuzzer", ["DiskStore", "CacheCore", nioCore]),
         ("FetcherReportFuzzer", ["HelperProtocol", "ThumbcacheProtocol", "CacheCore", "LinuxSupport", nioCore]),
         ("PrinterFuzzer", ["thumbcachectl", "ThumbcacheProtocol", nioCore]),
+        ("ResponseFuzzer", ["ImageFetcher", "CacheCore"]),
         ("SnifferFuzzer", ["CacheCore", nioCore]),
-        ("TokenAnswerFuzzer", ["ImageFetcher", "CacheCore"]),
+        ("TokenResponseFuzzer", ["ImageFetcher", "CacheCore"]),
         ("URLFuzzer", ["ImageFetcher", "Origins", "CacheCore", nioCore]),
     ]
     let present = fuzzers.filter {

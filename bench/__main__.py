@@ -1,12 +1,11 @@
-"""thumbcached beside Redis, memcached, nginx, Varnish and curl: every row of docs/performance.md, in one run.
+"""Compares thumbcached with Redis, memcached, nginx, Varnish and curl in one run.
 
-    python3 bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--skip B1 …] [--json FILE] [--document DIRECTORY]
-    python3 bench --from FILE --document DIRECTORY          writes the document of an earlier run anew
+    python3 bench PROGRAMS [--rounds N] [--quick] [--only P1,P7 …] [--skip B1 …] [--json FILE]
+    python3 bench --from FILE                updates docs/performance.md and bench/results.md from an earlier run
 
-PROGRAMS is the directory that holds thumbcached and FloorServer (`make bench` builds them and calls this). A ratio that
-misses its goal is no failure: the status tells only whether every row is there. `--quick` does a small part of the
-work, to see that it runs. `--only` measures the parts that have these rows; a document then gets the tables that are
-whole. `--skip` leaves out the parts that have these rows.
+PROGRAMS is the directory with the release programs and FloorServer (`make bench` builds them). The exit status is 1
+only if a row is missing; a missed goal is not an error. `--quick` does a small part of the work, to test the benchmark
+itself. `--only` and `--skip` select the parts that contain the given rows.
 """
 
 import argparse
@@ -21,38 +20,41 @@ import time
 from figures import Run
 import machine
 import report
-from rows import building, even, events, fairness, hits, idle, misses, renditions, scale, tail, tier, writes
+from rows import avatars, building, connections, events, fairness, hits, idle, misses, renditions, scale, tail
+from rows import tier, writes
 from world import processes
 from world.subject import Subject
 
-#: Which file measures which rows.
+#: The rows of each module.
 PARTS = [
     (("P1", "P2", "P3", "P4"), hits),
     (("P4 tier",), tier),
-    (("P4 tail",), even),
+    (("P4 tail",), connections),
     (("P5", "P6"), misses),
     (("P7", "P8"), writes),
     (("P9", "P10"), scale),
     (("P11",), tail),
     (("P13", "P14"), events),
     (("R1", "R2", "R3", "R4", "R5", "R6"), renditions),
+    (("H1",), avatars),
     (("B2", "B3"), idle),
-    # Takes some ten minutes.
+    # Takes about ten minutes.
     (("B1",), building),
 ]
-#: P12 takes several accounts, which root alone can be.
+#: P12 needs several accounts, hence root.
 PARTS_OF_ROOT = [(("P12",), fairness)]
 
 
 def main():
     options = arguments()
     if options.earlier:
-        report.write_document(options.document, *report.from_json(options.earlier.read_text()))
+        root = pathlib.Path(__file__).resolve().parent.parent
+        report.write_documents(root, *report.from_json(options.earlier.read_text()))
         return 0
     processes.raise_descriptor_limit()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup(1) wants it.
-            signal.signal(number, end_from_outside)
+        if signal.getsignal(number) != signal.SIG_IGN:  # Respects nohup(1).
+            signal.signal(number, handle_signal)
     home = pathlib.Path(tempfile.mkdtemp(prefix="thumbcached-bench-"))
     rows, failed, skipped = [], False, set()
     try:
@@ -72,20 +74,16 @@ def main():
     missing = [] if options.only else [id for id in report.missing(rows) if part_of(id) not in skipped]
     if missing:
         print(f"bench: no figures for {', '.join(missing)}", file=sys.stderr)
-    if failed or missing:
-        return 1
-    if options.document:
-        report.write_document(options.document, rows, described, options.rounds)
-    return 0
+    return 1 if failed or missing else 0
 
 
 def part_of(id):
-    """A row of a part: "P12 limit" is one of P12, and "P4 tier" a part by itself."""
+    """Returns the id of the part that measures a row: "P12" for "P12 limit"; "P4 tier" is a part itself."""
     return id if any(id in ids for ids, _ in PARTS) else id.split()[0]
 
 
-def end_from_outside(number, _):
-    """A run that is ended from outside ends what it has started, too; and no second signal keeps it from that."""
+def handle_signal(number, _):
+    """Exits, so that all started programs are stopped; further signals are ignored meanwhile."""
     for other in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)
     sys.exit(128 + number)
@@ -99,21 +97,17 @@ def arguments():
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
     parser.add_argument("--skip", type=lambda text: text.split(","), default=[])
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--document", type=pathlib.Path)
     parser.add_argument("--from", dest="earlier", type=pathlib.Path)
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: at least 1")
     if (options.programs is None) == (options.earlier is None):
-        parser.error("give the directory of the programs, or --from with the figures of an earlier run")
-    if options.earlier and not options.document:
-        parser.error("--from needs --document, the directory to write to")
+        parser.error("expected either PROGRAMS or --from FILE")
     return options
 
 
 def measure(ids, part, run, rows):
-    """Runs one part. Whatever fails in it is told and its rows are missing; the other parts are measured all the same.
-    """
+    """Runs one part. An error is reported and the part's rows are missing; the other parts still run."""
     begin = time.monotonic()
     print(f"{' '.join(ids)} …", flush=True)
     try:
@@ -122,7 +116,7 @@ def measure(ids, part, run, rows):
             rows.append(row)
         return True
     except Exception as error:
-        # Also what nobody thought of, such as a client that hangs: the figures of other rows do not go with it.
+        # Catches all exceptions, such as timeouts of a client, because other parts must still run.
         print(f"bench: {', '.join(ids)}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return False
     finally:

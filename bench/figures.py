@@ -1,4 +1,4 @@
-"""What a run has found out: figures with their spread, and rows that hold them against each other."""
+"""Results of a run: measured values with their spread, and rows that compare them."""
 
 import dataclasses
 import statistics
@@ -6,7 +6,7 @@ import statistics
 
 @dataclasses.dataclass
 class Figure:
-    """What was measured of one thing, in every round."""
+    """A measured quantity, with its value in each round."""
 
     name: str
     unit: str
@@ -22,7 +22,7 @@ class Figure:
 
 @dataclasses.dataclass
 class Row:
-    """One line of the table: a ratio, and whether it reaches the goal. Without a goal it is there to be looked at."""
+    """A row of the table: a ratio, and the goal for it, if any."""
 
     id: str
     what: str
@@ -33,14 +33,14 @@ class Row:
     more_is_better: bool = True
     figures: list = dataclasses.field(default_factory=list)
     note: str = ""
-    #: The further condition of the goal that the run misses, for the table; empty if it meets all.
+    #: Why the goal is missed although the ratio reaches it; empty if there is no other condition or it is met.
     missed: str = ""
-    #: Whether its figures make one line of a table, beside those of its like.
+    #: Whether the figures form one line of a table instead of one line each.
     is_line: bool = False
 
     @property
     def rounds(self):
-        """How many rounds are behind it: as many as its rarest figure has values."""
+        """The number of rounds: the smallest number of values of a figure."""
         return min((len(figure.values) for figure in self.figures), default=0)
 
     @property
@@ -59,7 +59,7 @@ class Row:
 
 
 def show(value):
-    """A number as people write it: three digits that count."""
+    """Formats a number with three significant digits."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
@@ -72,7 +72,7 @@ def ratio(mine, other):
 
 
 class Run:
-    """What every row needs to know: where to work, how often, and how much of everything."""
+    """The parameters that all rows share: directory, programs, rounds, and amount of work."""
 
     def __init__(self, home, subject, rounds, is_quick):
         self.home = home
@@ -81,16 +81,16 @@ class Run:
         self.is_quick = is_quick
 
     def scaled(self, amount, quick):
-        """An amount of work, or the small one of a quick run."""
+        """Returns the amount of work, or the smaller one in a quick run."""
         return quick if self.is_quick else amount
 
     @property
     def few_rounds(self):
-        """How often a row is measured that takes long to set up."""
+        """The number of rounds for rows with a slow setup."""
         return min(self.rounds, 3)
 
     def alternate(self, things, rounds=None):
-        """Every thing once in each round, in turns forwards and backwards: `(name, call)` to `{name: [results]}`."""
+        """Calls each `(name, call)` once per round, in alternating order. Returns `{name: [results]}`."""
         results = {name: [] for name, _ in things}
         for number in range(rounds or self.rounds):
             for name, call in things if number % 2 == 0 else reversed(things):

@@ -1,4 +1,4 @@
-"""What a run was measured on. No paths and no names of machines."""
+"""Describes the machine and the versions of the programs, without paths and host names."""
 
 import os
 import pathlib
@@ -45,7 +45,7 @@ def system():
 
 
 def file_system(directory):
-    """The kind of file system that a directory lies on, by the longest mount point above it."""
+    """Returns the type of the file system that contains a directory."""
     best = ("", "unknown")
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, point, kind = line.split()[:3]

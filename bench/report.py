@@ -1,4 +1,4 @@
-"""The outcome of a run: a table to read, JSON to keep, and the part of docs/performance.md that shows it."""
+"""The reports of a run: a table on standard output, JSON, and the documents that contain the results."""
 
 import json
 import os
@@ -10,8 +10,7 @@ import machine
 import plot
 from rows.floods import FLOODS
 
-#: What every run has to have, "P4 cores" aside, which a machine with one core lacks. A run without one of them has
-#: failed, whatever the others say.
+#: The rows that every run must have. "P4 cores" is not among them, because it needs two cores.
 EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" for number in range(1, 7)] + [
     "P2 limit",
     "P3 limit",
@@ -33,28 +32,45 @@ EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" 
     "P11 revalidation",
     "P11 start",
     "P13 cache",
+    "H1",
     "B1",
     "B2",
 ]
-#: And those that take the accounts of others, or a look at the memory of an unreadable process, which root alone has.
+#: The rows that need root, because they use several accounts or read the memory of protected processes.
 EXPECTED_OF_ROOT = [
     f"P12 {name}"
     for name in [flood.name for flood in FLOODS]
     + ["quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]
 ] + ["B3"]
-#: The tables of performance.md, each between two marks that bear its name, with a plot of that name beside it. A run
-#: of some rows alone (`--only`) writes the tables that it has all rows of.
-TABLES = ("performance", "performance-more")
+#: The rows of docs/performance.md, each with the row that contains its limit. bench/results.md has all rows.
+SHOWN = {
+    "P1": None,
+    "P2": "P2 limit",
+    "P3": "P3 limit",
+    "P4": "P4 limit",
+    "P4 tier": None,
+    "P4 tail": None,
+    "P5": None,
+    "P6": None,
+    "P7": None,
+    "P8": None,
+    "P9": None,
+    "P10": None,
+    "P11": None,
+    "P12 misses": "P12 limit",
+    "P13": None,
+    "P14": None,
+    "R1": None,
+    "R3": None,
+    "H1": None,
+    "B2": None,
+    "B3": None,
+}
 
 
-def table_of(id):
-    """The client library, events and renditions have a table of their own: they have other peers."""
-    return TABLES[1] if id.startswith(("P13", "P14", "R")) else TABLES[0]
-
-
-def missing(rows, tables=TABLES):
+def missing(rows):
     expected = EXPECTED + (EXPECTED_OF_ROOT if os.geteuid() == 0 else [])
-    return [id for id in expected if table_of(id) in tables and id not in {row.id for row in rows}]
+    return [id for id in expected if id not in {row.id for row in rows}]
 
 
 def verdict(row):
@@ -64,7 +80,7 @@ def verdict(row):
 
 
 def what(row, rounds):
-    """What a row is about, and its number of rounds where that is not the run's."""
+    """The row's description, with its number of rounds if that differs from the run's."""
     return row.what if row.rounds == rounds else f"{row.what} ({row.rounds} round{'' if row.rounds == 1 else 's'})"
 
 
@@ -134,60 +150,77 @@ def from_json(text):
     return rows, kept["machine"], kept["rounds"]
 
 
-def write_document(directory, rows, described, rounds):
-    """Puts each table that is whole into performance.md between its two marks, and the plot beside it."""
-    document = directory / "performance.md"
-    for name in TABLES:
-        if lacking := missing(rows, [name]):
-            print(f"bench: the table {name} stays as it is: no figures for {', '.join(lacking)}")
-            continue
-        its = [row for row in rows if table_of(row.id) == name]
-        (directory / f"{name}.svg").write_text(plot.svg(its))
-        begin, end = (f"<!-- {place}: written by make bench: {name} -->" for place in ("begin", "end"))
-        text = document.read_text()
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise ValueError(f"{document} has to hold each of the marks {begin} and {end} once")
-        part = f"{begin}\n{markdown(name, its, described, rounds)}\n{end}"
-        document.write_text(re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: part, text, flags=re.DOTALL))
+def write_documents(root, rows, described, rounds):
+    """Writes docs/performance.md's table and plot, and bench/results.md."""
+    by_id = {row.id: row for row in rows}
+    if lacking := [id for id in SHOWN if id not in by_id]:
+        raise ValueError(f"no results for {', '.join(lacking)}; run make bench without SKIP, as root")
+    shown = [by_id[id] for id in SHOWN]
+    (root / "docs/performance.svg").write_text(plot.svg(shown))
+    document = root / "docs/performance.md"
+    begin, end = (f"<!-- {place}: written by make bench-docs -->" for place in ("begin", "end"))
+    text = document.read_text()
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{document} must contain each of the marks {begin} and {end} once")
+    part = "\n".join([begin, *summary(shown, by_id, described, rounds), end])
+    document.write_text(re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: part, text, flags=re.DOTALL))
+    (root / "bench/results.md").write_text(full(rows, described, rounds))
+
+
+def summary(shown, by_id, described, rounds):
+    lines = [
+        prose(f"{machine.in_words(described)}. Medians of {rounds} rounds, unless the row says otherwise."),
+        "",
+        "| row | what | compared with | ratio | goal | limit | met |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in shown:
+        limit = by_id.get(SHOWN[row.id])
+        cells = [row.id, what(row, rounds), row.against, show(row.ratio), row.goal_text]
+        lines.append(f"| {' | '.join(cells)} | {show(limit.ratio) if limit else ''} | {verdict(row)} |")
+    return [*lines, "", "![Each ratio relative to its goal](performance.svg)"]
 
 
 def of_lines(rows):
-    """A table of rows that have the same figures, or the first of them."""
+    """Returns a table of the rows whose figures form one line each."""
     if not rows:
         return []
     names = [figure.name for figure in max(rows, key=lambda row: len(row.figures)).figures]
-    lines = ["", f"| # | {' | '.join(names)} |", "| --- |" + " --- |" * len(names)]
+    lines = ["", f"| row | {' | '.join(names)} |", "| --- |" + " --- |" * len(names)]
     for row in rows:
         cells = [show(figure.median) for figure in row.figures]
         lines.append(f"| {row.id} | {' | '.join(cells + [''] * (len(names) - len(cells)))} |")
     return lines
 
 
-def markdown(name, rows, described, rounds):
+def full(rows, described, rounds):
+    """Returns bench/results.md: all rows and figures of a run."""
     lines = [
+        "# Results of the last complete run",
+        "",
+        "Written by `make bench-docs`; [Performance](../docs/performance.md) explains the rows.",
+        "",
         prose(
-            f"{machine.in_words(described)}. Medians of {rounds} rounds, or of as many as the row says, "
-            "lowest and highest in brackets."
+            f"{machine.in_words(described)}. Medians of {rounds} rounds, unless the row says otherwise; minimum and "
+            "maximum in parentheses."
         ),
         "",
-        f"![Each row's ratio against its goal]({name}.svg)",
-        "",
-        "| # | what | against | ratio | goal | met |",
+        "| row | what | compared with | ratio | goal | met |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
         f"| {row.id} | {what(row, rounds)} | {row.against} | {show(row.ratio)} | {row.goal_text} | {verdict(row)} |"
         for row in rows
     ]
-    lines += ["", "| # | measured | |", "| --- | --- | --- |"]
+    lines += ["", "| row | measured | |", "| --- | --- | --- |"]
     lines += [
         f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows if not row.is_line for figure in row.figures
     ]
     lines += of_lines([row for row in rows if row.is_line])
     notes = [f"{row.id}: {row.note}." for row in rows if row.note]
-    return "\n".join(lines + ["", prose(" ".join(notes))])
+    return "\n".join([*lines, "", prose(" ".join(notes)), ""])
 
 
 def prose(text):
-    """As wide as a document's lines are."""
+    """Wraps a paragraph at the line length of the documents."""
     return textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)

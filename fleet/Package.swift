@@ -19,7 +19,7 @@ let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swif
 let client = Target.Dependency.product(name: "Thumbcache", package: "thumbcached")
 let support = Target.Dependency.product(name: "ProgramSupport", package: "thumbcached")
 
-// What only a fleet of machines needs: TLS, HTTP and JWT stay out of the root package's build.
+// A separate package, so that building the root package does not compile the TLS, HTTP and JWT dependencies.
 let package = Package(
     name: "thumbcached-fleet",
     products: [

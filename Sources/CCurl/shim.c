@@ -13,7 +13,7 @@ static void wipe_and_free(void *memory) {
   free(memory);
 }
 
-/* Never in place, where what is behind a shorter block, or in front of a moved one, would stay. */
+/* Never in place: shrinking or moving a block would leave an unwiped part. */
 static void *move_and_wipe(void *memory, size_t size) {
   if (memory == NULL)
     return malloc(size);

@@ -1,7 +1,7 @@
 /* CDNS: see include/cdns.h. */
 #include "cdns.h"
 
-/* ares_query(3) and its like are called deprecated from 1.34 on; Debian 12 has 1.18, which has nothing else. */
+/* c-ares 1.34 deprecates ares_query(3); Debian 12 has 1.18 without a replacement. */
 #define CARES_NO_DEPRECATED
 #ifdef CDNS_HAS_CARES
 #include <ares.h>
@@ -12,13 +12,13 @@
 #include <stdint.h>
 #include <sys/time.h>
 
-_Static_assert(sizeof(((struct cdns_srv *)0)->host) >= NS_MAXDNAME, "a host has the room that libresolv may need");
+_Static_assert(sizeof(((struct cdns_srv *)0)->host) >= NS_MAXDNAME, "libresolv may write NS_MAXDNAME bytes");
 
 #ifdef CDNS_HAS_CARES
 
 int cdns_start(void) { return ares_library_init(ARES_LIB_INIT_ALL); }
 
-/* c-ares would have sockets for as many as there are; resolv.conf(5) has no more either. */
+/* Bounds the sockets of a channel. resolv.conf(5) allows three servers, too. */
 static int keep_first_servers(ares_channel channel) {
   struct ares_addr_port_node *servers = NULL;
   int code = ares_get_servers_ports(channel, &servers);
@@ -36,10 +36,10 @@ static int keep_first_servers(ares_channel channel) {
 
 int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns_watch watch, void *context) {
   struct ares_options options = {0};
-  /* A larger answer than this is asked for over TCP; one of up to this is not cut up on its way. */
+  /* Larger responses are retried over TCP; this size avoids IP fragmentation. */
   options.flags = ARES_FLAG_EDNS;
   options.ednspsz = 1232;
-  /* Twice, the second time for twice as long. */
+  /* Two tries, the second with twice the timeout. */
   options.tries = 2;
   options.timeout = milliseconds / 3 > 0 ? milliseconds / 3 : 1;
   options.sock_state_cb = watch;
@@ -58,15 +58,14 @@ int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns
   return code;
 }
 
-void cdns_ask_srv(cdns_channel channel, const char *name, cdns_answered answered, void *context) {
-  ares_query(channel, name, ns_c_in, ns_t_srv, answered, context);
+void cdns_query_srv(cdns_channel channel, const char *name, cdns_callback callback, void *context) {
+  ares_query(channel, name, ns_c_in, ns_t_srv, callback, context);
 }
 
-int cdns_meaning(int code) {
+int cdns_kind(int code) {
   switch (code) {
   case ARES_SUCCESS:
-    return CDNS_ANSWERED;
-  /* The name has none of this kind, or there is no such name. */
+    return CDNS_SUCCESS;
   case ARES_ENODATA:
   case ARES_ENOTFOUND:
     return CDNS_NO_RECORDS;
@@ -81,7 +80,7 @@ void cdns_process(cdns_channel channel, int readable, int writable) { ares_proce
 
 void cdns_close(cdns_channel channel) { ares_destroy(channel); }
 
-const char *cdns_words(int code) { return ares_strerror(code); }
+const char *cdns_error_text(int code) { return ares_strerror(code); }
 
 long cdns_timeout(cdns_channel channel) {
   struct timeval room;
@@ -91,7 +90,7 @@ long cdns_timeout(cdns_channel channel) {
 
 #else
 
-/* Built without c-ares. The configuration refuses `federation` in that case, so that no lookup is ever started. */
+/* Built without c-ares. The configuration rejects `federation` then, so no lookup starts. */
 
 int cdns_start(void) { return 0; }
 
@@ -100,17 +99,17 @@ int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns
   return 1;
 }
 
-void cdns_ask_srv(cdns_channel channel, const char *name, cdns_answered answered, void *context) {
-  (void)channel, (void)name, (void)answered, (void)context;
+void cdns_query_srv(cdns_channel channel, const char *name, cdns_callback callback, void *context) {
+  (void)channel, (void)name, (void)callback, (void)context;
 }
 
-int cdns_meaning(int code) { return code == 0 ? CDNS_ANSWERED : CDNS_FAILED; }
+int cdns_kind(int code) { return code == 0 ? CDNS_SUCCESS : CDNS_FAILED; }
 
 void cdns_process(cdns_channel channel, int readable, int writable) { (void)channel, (void)readable, (void)writable; }
 
 void cdns_close(cdns_channel channel) { (void)channel; }
 
-const char *cdns_words(int code) {
+const char *cdns_error_text(int code) {
   (void)code;
   return "built without c-ares";
 }
@@ -122,19 +121,19 @@ long cdns_timeout(cdns_channel channel) {
 
 #endif
 
-/* RFC 2181 section 8: a lifetime with the highest bit set is none. */
+/* RFC 2181, section 8: a TTL with the most significant bit set counts as zero. */
 static void limit(long *seconds, unsigned long lifetime) {
   long value = lifetime > INT32_MAX ? 0 : (long)lifetime;
   if (*seconds < 0 || value < *seconds)
     *seconds = value;
 }
 
-int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *records, int most, long *seconds) {
+int cdns_read_srv(const unsigned char *response, int length, struct cdns_srv *records, int capacity, long *seconds) {
   ns_msg message;
   ns_rr record;
   int count = 0, refers = 0, has_end = 0;
   *seconds = -1;
-  if (answer == NULL || length <= 0 || ns_initparse(answer, length, &message) != 0)
+  if (response == NULL || length <= 0 || ns_initparse(response, length, &message) != 0)
     return -1;
   for (int index = 0; index < ns_msg_count(message, ns_s_an); index++) {
     if (ns_parserr(&message, ns_s_an, index, &record) != 0)
@@ -142,18 +141,18 @@ int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *reco
     limit(seconds, ns_rr_ttl(record));
     if (ns_rr_type(record) != ns_t_srv || ns_rr_class(record) != ns_c_in)
       continue;
-    /* Three numbers and a name. */
+    /* Priority, weight, port and at least an empty name. */
     const unsigned char *data = ns_rr_rdata(record);
     if (ns_rr_rdlen(record) < 7)
       return -1;
-    if (count < most) {
+    if (count < capacity) {
       struct cdns_srv *srv = &records[count];
       srv->priority = ns_get16(data);
       srv->weight = ns_get16(data + 2);
       srv->port = ns_get16(data + 4);
-      int taken = ns_name_uncompress(ns_msg_base(message), data + ns_rr_rdlen(record), data + 6, srv->host,
+      int consumed = ns_name_uncompress(ns_msg_base(message), data + ns_rr_rdlen(record), data + 6, srv->host,
                                      sizeof(srv->host));
-      if (taken != ns_rr_rdlen(record) - 6)
+      if (consumed != ns_rr_rdlen(record) - 6)
         return -1;
     }
     count++;
@@ -162,14 +161,14 @@ int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *reco
     if (ns_parserr(&message, ns_s_ns, index, &record) != 0)
       return -1;
     refers |= ns_rr_type(record) == ns_t_ns;
-    /* Two names and five numbers, of which the last is how long "there is none" is good for. */
+    /* Two names and five numbers, the last of which is the negative TTL. */
     if (ns_rr_type(record) != ns_t_soa || ns_rr_rdlen(record) < 22)
       continue;
     limit(seconds, ns_rr_ttl(record));
     limit(seconds, ns_get32(ns_rr_rdata(record) + ns_rr_rdlen(record) - 4));
     has_end = 1;
   }
-  /* Others would know (RFC 2308 section 2.2): whoever was asked has not asked them. */
+  /* A referral (RFC 2308, section 2.2): the queried server did not resolve the name. */
   if (refers && !has_end && ns_msg_getflag(message, ns_f_rcode) == ns_r_noerror)
     return -1;
   return count;

@@ -13,8 +13,8 @@ _Static_assert(LANDLOCK_ACCESS_FS_READ_FILE == 1u << 2 && LANDLOCK_ACCESS_FS_REA
 _Static_assert(LANDLOCK_ACCESS_FS_MAKE_CHAR == 1u << 6 && LANDLOCK_ACCESS_FS_MAKE_BLOCK == 1u << 11, "the same");
 _Static_assert(LANDLOCK_ACCESS_FS_MAKE_SYM == 1u << 12 && LANDLOCK_ACCESS_FS_REFER == 1u << 13, "the same");
 
-/* landlock_ruleset_attr as of version 6; the header of Linux 6.1 ends it behind the files. An older kernel takes the
- * longer one as long as what it does not know is zero. */
+/* landlock_ruleset_attr of version 6; in the header of Linux 6.1 it ends after `files`. An older kernel accepts the
+ * longer structure if the members that it does not know are zero. */
 struct rules {
     uint64_t files;
     uint64_t tcp;

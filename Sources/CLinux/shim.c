@@ -27,7 +27,7 @@
 #define SO_PEERGROUPS 59
 #endif
 
-_Static_assert(sizeof(uid_t) == sizeof(uint32_t) && sizeof(gid_t) == sizeof(uint32_t), "an id has 32 bits");
+_Static_assert(sizeof(uid_t) == sizeof(uint32_t) && sizeof(gid_t) == sizeof(uint32_t), "ids have 32 bits");
 _Static_assert(offsetof(struct dirent64, d_reclen) == 16, "the layout of a directory entry");
 _Static_assert(offsetof(struct dirent64, d_type) == 18, "the layout of a directory entry");
 _Static_assert(offsetof(struct dirent64, d_name) == 19, "the layout of a directory entry");
@@ -35,7 +35,7 @@ _Static_assert(RESOLVE_NO_SYMLINKS == 0x04 && RESOLVE_BENEATH == 0x08, "the kern
 
 _Static_assert(EPOLLIN == 0x001 && EPOLLOUT == 0x004 && EPOLLERR == 0x008 && EPOLLHUP == 0x010, "the kernel's flags");
 _Static_assert(EPOLLET == 1u << 31, "the kernel's flags");
-_Static_assert(sizeof(struct clinux_span) == sizeof(struct iovec), "spans are handed to the kernel as they are");
+_Static_assert(sizeof(struct clinux_span) == sizeof(struct iovec), "spans are passed to the kernel as iovecs");
 _Static_assert(offsetof(struct clinux_span, start) == offsetof(struct iovec, iov_base), "the layout of a span");
 _Static_assert(offsetof(struct clinux_span, length) == offsetof(struct iovec, iov_len), "the layout of a span");
 
@@ -215,7 +215,7 @@ int clinux_fill_standard_descriptors(void) {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) != -1) continue;
         if (errno != EBADF) return -1;
-        /* The lowest free number: all below it are open by now. */
+        /* open(2) returns the lowest free descriptor, which is this one. */
         if (open("/dev/null", O_RDWR) == -1) return -1;
     }
     return 0;

@@ -14,7 +14,7 @@ int copenssl_hmac_sha256_init(EVP_MAC_CTX *context, const unsigned char *key, si
     return EVP_MAC_init(context, key, length, parameters);
 }
 
-void copenssl_take_reason(char *buffer, size_t length) {
+void copenssl_error_reason(char *buffer, size_t length) {
     ERR_error_string_n(ERR_peek_last_error(), buffer, length);
     ERR_clear_error();
 }

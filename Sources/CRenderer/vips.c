@@ -1,4 +1,4 @@
-/* CRenderer: see include/renderer.h. What libvips does. */
+/* CRenderer: see include/renderer.h. Rendering with libvips. */
 #define _GNU_SOURCE
 
 #include "renderer.h"
@@ -8,21 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 #include <vips/vips.h>
-/* Not part of the one above. */
+/* Not included by vips.h. */
 #include <vips/vector.h>
 
-static void take_reason(char *why, size_t room) {
-    snprintf(why, room, "%s", vips_error_buffer());
+/* Moves the messages of libvips into `reason`. */
+static void move_messages(char *reason, size_t capacity) {
+    snprintf(reason, capacity, "%s", vips_error_buffer());
     vips_error_clear();
-    size_t length = strlen(why);
-    while (length > 0 && why[length - 1] == '\n') why[--length] = 0;
+    size_t length = strlen(reason);
+    while (length > 0 && reason[length - 1] == '\n') reason[--length] = 0;
 }
 
-int crenderer_load(const char *program, char *why, size_t room) {
-    /* Refused only where another allocator takes malloc's place, which then has no arenas of this kind. */
+int crenderer_load(const char *program, char *reason, size_t capacity) {
+    /* Fails only if another allocator, which has no such arenas, replaces malloc. */
     mallopt(M_ARENA_MAX, 1);
     if (vips_init(program) != 0) {
-        take_reason(why, room);
+        move_messages(reason, capacity);
         return -1;
     }
     static const char *const loaders[] = {
@@ -32,16 +33,16 @@ int crenderer_load(const char *program, char *why, size_t room) {
     vips_operation_block_set("VipsForeignLoad", TRUE);
     for (size_t index = 0; index < sizeof loaders / sizeof *loaders; index++)
         vips_operation_block_set(loaders[index], FALSE);
-    /* A worker is one of many, and serves one user. */
+    /* Many workers run side by side, so each uses one thread. */
     vips_concurrency_set(1);
-    /* The same picture in the same size is never asked for twice. */
+    /* The daemon caches renditions, so no operation is repeated. */
     vips_cache_set_max(0);
-    /* It would write machine code at run time, and a confined process may execute none that it has written. */
+    /* orc generates machine code, which a confined process cannot execute. */
     vips_vector_set_enabled(FALSE);
     return 0;
 }
 
-/* The format of a picture by the loader that takes it. CRENDERER_SOURCE for none. */
+/* The output format for the source format of a loader; CRENDERER_SOURCE if the loader is unknown. */
 static enum crenderer_format format_of(const char *loader) {
     static const struct {
         const char *name;
@@ -56,8 +57,8 @@ static enum crenderer_format format_of(const char *loader) {
     return CRENDERER_SOURCE;
 }
 
-/* Whether an item of such a file is coded as HEVC, whatever its brand says: ISO/IEC 14496-12, 8.11.6, the box infe in
- * versions 2 and 3. Its decoder is not one that this program is to have. */
+/* Whether an item of a HEIF file is coded as HEVC, whatever its brand says: ISO/IEC 14496-12, 8.11.6, box infe in
+ * versions 2 and 3. HEVC is not a supported format. */
 static int has_hevc(const unsigned char *bytes, size_t length) {
     static const char box[] = "infe", kind[] = "hvc1";
     const unsigned char *end = bytes + length, *place = bytes;
@@ -69,53 +70,53 @@ static int has_hevc(const unsigned char *bytes, size_t length) {
     return 0;
 }
 
-/* What is opaque in all of its pixels says so of each. */
-static int save_pixels(VipsImage *image, struct crenderer_picture *picture) {
+/* An opaque image gets an alpha of 255 in each pixel. */
+static int save_pixels(VipsImage *image, struct crenderer_image *rendition) {
     VipsImage *whole, *bytes;
     int result = vips_image_hasalpha(image) ? vips_copy(image, &whole, NULL) : vips_addalpha(image, &whole, NULL);
     if (result != 0) return result;
     result = vips_cast_uchar(whole, &bytes, NULL);
     g_object_unref(whole);
     if (result != 0) return result;
-    if (vips_image_get_bands(bytes) == 4) picture->bytes = vips_image_write_to_memory(bytes, &picture->length);
+    if (vips_image_get_bands(bytes) == 4) rendition->bytes = vips_image_write_to_memory(bytes, &rendition->length);
     else vips_error("thumbcached-renderer", "%d bands", vips_image_get_bands(bytes));
     g_object_unref(bytes);
-    return picture->bytes ? 0 : -1;
+    return rendition->bytes ? 0 : -1;
 }
 
-static int save(VipsImage *image, enum crenderer_format format, struct crenderer_picture *picture) {
+static int save(VipsImage *image, enum crenderer_format format, struct crenderer_image *rendition) {
     switch (format) {
     case CRENDERER_JPEG:
         return vips_jpegsave_buffer(
-            image, &picture->bytes, &picture->length, "Q", 85, "strip", TRUE, "optimize_coding", TRUE, NULL);
+            image, &rendition->bytes, &rendition->length, "Q", 85, "strip", TRUE, "optimize_coding", TRUE, NULL);
     case CRENDERER_WEBP:
-        return vips_webpsave_buffer(image, &picture->bytes, &picture->length, "Q", 82, "strip", TRUE, NULL);
+        return vips_webpsave_buffer(image, &rendition->bytes, &rendition->length, "Q", 82, "strip", TRUE, NULL);
     case CRENDERER_PIXELS:
-        return save_pixels(image, picture);
+        return save_pixels(image, rendition);
     default:
-        return vips_pngsave_buffer(image, &picture->bytes, &picture->length, "strip", TRUE, NULL);
+        return vips_pngsave_buffer(image, &rendition->bytes, &rendition->length, "strip", TRUE, NULL);
     }
 }
 
-/* Where a photograph was taken, who took it, a smaller copy of it: some savers keep them whatever they are told. */
+/* Removes place, author, embedded previews and all other metadata. Some savers keep them in spite of "strip". */
 static void remove_metadata(VipsImage *image) {
     char **fields = vips_image_get_fields(image);
     for (char **field = fields; *field; field++) vips_image_remove(image, *field);
     g_strfreev(fields);
 }
 
-/* Colours as every program takes them to be that is told nothing: sRGB, 8 bits, and for JPEG without transparency,
- * which becomes white. The result is nobody else's. */
+/* Converts to sRGB without metadata, and for JPEG to an opaque image on white. `plain` is a copy that shares no
+ * metadata with `image`. */
 static int make_plain(VipsImage *image, enum crenderer_format format, VipsImage **plain) {
-    VipsImage *coloured, *opaque;
-    if (vips_colourspace(image, &coloured, VIPS_INTERPRETATION_sRGB, NULL) != 0) return -1;
-    opaque = coloured;
+    VipsImage *colored, *opaque;
+    if (vips_colourspace(image, &colored, VIPS_INTERPRETATION_sRGB, NULL) != 0) return -1;
+    opaque = colored;
     int result = 0;
-    if (format == CRENDERER_JPEG && vips_image_hasalpha(coloured)) {
+    if (format == CRENDERER_JPEG && vips_image_hasalpha(colored)) {
         VipsArrayDouble *white = vips_array_double_newv(3, 255.0, 255.0, 255.0);
-        result = vips_flatten(coloured, &opaque, "background", white, NULL);
+        result = vips_flatten(colored, &opaque, "background", white, NULL);
         vips_area_unref(VIPS_AREA(white));
-        g_object_unref(coloured);
+        g_object_unref(colored);
         if (result != 0) return result;
     }
     result = vips_copy(opaque, plain, NULL);
@@ -124,8 +125,8 @@ static int make_plain(VipsImage *image, enum crenderer_format format, VipsImage 
     return result;
 }
 
-/* Whether the ICC profile of an image describes the color space that its bands have: ICC.1, 7.2.8. libvips accepts a
- * profile of one channel for an image of three bands, and takes the second band for opacity. */
+/* Whether the ICC profile of an image has the color space of its bands: ICC.1, 7.2.8. libvips accepts a profile of one
+ * channel for an image of three bands, and then reads the second band as alpha. */
 static int has_fitting_profile(VipsImage *image) {
     const char *profile;
     size_t length;
@@ -144,15 +145,14 @@ static int drop_profile(VipsImage *image, VipsImage **copy) {
     return 0;
 }
 
-/* The factor by which a decoder may reduce an image while it decodes; what is left of the way to `side` pixels makes
- * the result smooth. */
+/* The factor by which the image has to be reduced; at least 1. A decoder does part of it, and resampling the rest. */
 static double shrink_on_load(VipsImage *header, int side, int covers) {
     double across = vips_image_get_width(header) / (double)side, down = vips_image_get_height(header) / (double)side;
     return fmax(1, covers ? fmin(across, down) : fmax(across, down));
 }
 
-/* Opens an image for one pass from top to bottom. A decoder that runs out of data makes that pass fail. Of a JPEG only
- * the warnings of its decoder tell: see `is_truncated`. */
+/* Opens an image for one pass from top to bottom. The pass fails if the data ends early, except for a JPEG: see
+ * `is_truncated`. */
 static VipsImage *open_source(const void *source, size_t length, const char *loader, double shrink) {
     if (strstr(loader, "Jpeg") && shrink >= 4)
         return vips_image_new_from_buffer(
@@ -167,7 +167,7 @@ static VipsImage *open_source(const void *source, size_t length, const char *loa
         strstr(loader, "Jpeg") ? VIPS_FAIL_ON_NONE : VIPS_FAIL_ON_TRUNCATED, NULL);
 }
 
-/* Whether the decoder of a JPEG invented pixels. libjpeg then only warns; libvips keeps its first warning. */
+/* Whether the data of a JPEG ended early. libjpeg then invents pixels and warns; libvips keeps the first warning. */
 static int is_truncated(void) { return strstr(vips_error_buffer(), "premature end of data segment") != NULL; }
 
 /* Makes an image fit into a square of `side` pixels, in sRGB or gray. */
@@ -177,8 +177,8 @@ static int fit(VipsImage *source, int side, int covers, VipsImage **fitting) {
         covers ? VIPS_INTERESTING_CENTRE : VIPS_INTERESTING_NONE, NULL);
 }
 
-/* Does the same by the image's ICC profile, where it has one that fits. A profile that does not fit or is damaged counts
- * for nothing, as in browsers. */
+/* Fits an image as `fit` does, and applies its ICC profile. Like browsers, ignores a damaged profile and one of another
+ * color space. */
 static int fit_in_color(VipsImage *source, int side, int covers, VipsImage **fitting) {
     VipsImage *plain = NULL, *small = NULL;
     int is_cmyk = vips_image_get_interpretation(source) == VIPS_INTERPRETATION_CMYK;
@@ -201,35 +201,35 @@ static int fit_in_color(VipsImage *source, int side, int covers, VipsImage **fit
 }
 
 enum crenderer_outcome crenderer_render(
-    const void *source, size_t length, const struct crenderer_wish *wish, struct crenderer_picture *picture, char *why,
-    size_t room) {
-    memset(picture, 0, sizeof *picture);
+    const void *source, size_t length, const struct crenderer_options *options, struct crenderer_image *rendition,
+    char *reason, size_t capacity) {
+    memset(rendition, 0, sizeof *rendition);
     vips_error_clear();
     const char *loader = vips_foreign_find_load_buffer(source, length);
     enum crenderer_format own = format_of(loader);
     if (own == CRENDERER_SOURCE || (strstr(loader, "Heif") && has_hevc(source, length))) {
         vips_error_clear();
-        snprintf(why, room, "no PNG, JPEG, GIF, WebP or AVIF");
+        snprintf(reason, capacity, "no PNG, JPEG, GIF, WebP or AVIF");
         return CRENDERER_UNKNOWN_FORMAT;
     }
-    picture->format = wish->format == CRENDERER_SOURCE ? own : wish->format;
+    rendition->format = options->format == CRENDERER_SOURCE ? own : options->format;
 
     VipsImage *image = open_source(source, length, loader, 1);
     if (!image) {
-        take_reason(why, room);
+        move_messages(reason, capacity);
         return CRENDERER_BROKEN;
     }
-    /* From the header: nothing is decoded yet. */
+    /* By the header; no pixel has been decoded. */
     uint64_t width = (uint64_t)vips_image_get_width(image), height = (uint64_t)vips_image_get_height(image);
-    if (width * height > wish->most_pixels) {
+    if (width * height > options->max_pixels) {
         g_object_unref(image);
-        snprintf(why, room, "%llu x %llu pixels", (unsigned long long)width, (unsigned long long)height);
+        snprintf(reason, capacity, "%llu x %llu pixels", (unsigned long long)width, (unsigned long long)height);
         return CRENDERER_TOO_MANY_PIXELS;
     }
     uint64_t shorter = width < height ? width : height;
-    int covers = wish->fit == CRENDERER_COVER;
-    /* A square that is to be filled is no larger than the picture is. */
-    int side = (int)(covers && shorter < wish->side ? shorter : wish->side);
+    int covers = options->fit == CRENDERER_COVER;
+    /* A cropped square is no larger than the shorter side of the image. */
+    int side = (int)(covers && shorter < options->side ? shorter : options->side);
     double shrink = shrink_on_load(image, side, covers);
     if ((strstr(loader, "Jpeg") && shrink >= 4) || (strstr(loader, "Webp") && shrink > 1)) {
         g_object_unref(image);
@@ -238,24 +238,24 @@ enum crenderer_outcome crenderer_render(
 
     VipsImage *small = NULL, *plain = NULL;
     int result = image ? fit_in_color(image, side, covers, &small) : -1;
-    if (result == 0) result = make_plain(small, picture->format, &plain);
+    if (result == 0) result = make_plain(small, rendition->format, &plain);
     if (result == 0) {
-        picture->width = (uint32_t)vips_image_get_width(plain);
-        picture->height = (uint32_t)vips_image_get_height(plain);
-        result = save(plain, picture->format, picture);
+        rendition->width = (uint32_t)vips_image_get_width(plain);
+        rendition->height = (uint32_t)vips_image_get_height(plain);
+        result = save(plain, rendition->format, rendition);
     }
     if (result == 0 && is_truncated()) result = -1;
     if (plain) g_object_unref(plain);
     if (small) g_object_unref(small);
     if (image) g_object_unref(image);
-    take_reason(why, room);
+    move_messages(reason, capacity);
     if (result == 0) return CRENDERER_DONE;
-    crenderer_free(picture);
+    crenderer_free(rendition);
     return CRENDERER_BROKEN;
 }
 
-void crenderer_free(struct crenderer_picture *picture) {
-    g_free(picture->bytes);
-    picture->bytes = NULL;
-    picture->length = 0;
+void crenderer_free(struct crenderer_image *rendition) {
+    g_free(rendition->bytes);
+    rendition->bytes = NULL;
+    rendition->length = 0;
 }

@@ -4,33 +4,35 @@ import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
 
-/// The Unix socket: takes connections, asks the kernel who they are, and gives each a ``Connection``.
+/// The server on the Unix socket: accepts connections, identifies their peers, and makes a ``Connection`` of each.
 public struct DaemonServer: Sendable {
     fileprivate let context: ServerContext
     fileprivate let listener: Listener
 
-    /// How many refused connections may linger until their peer has read why. Beyond it they close without waiting.
-    public static var refusedAtOnce: Int { 64 }
+    /// Maximum number of refused connections that wait for their peer to read the reason; others close at once.
+    public static var maximumRefused: Int { 64 }
 
-    /// Starts serving on a socket that listens, whoever made it; the descriptor is the server's from now on.
-    /// - Parameter identify: says who is at the other end, as ``Peer/of(_:admins:observers:)``; called on the
-    ///   connection's loop.
+    /// Starts serving on a listening socket. Takes ownership of the descriptor.
+    /// - Parameter identify: returns the peer, as ``Peer/of(_:admins:observers:)``; called on the connection's loop.
     public static func start(
         on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {
         let loops = context.loops
-        let turns = Dictionary(
+        let schedulers = Dictionary(
             uniqueKeysWithValues: zip(loops.loops, context.latencies.recorders).map { loop, latencies in
-                (ObjectIdentifier(loop), makeTurns(of: loop, latencies))
+                (ObjectIdentifier(loop), makeScheduler(of: loop, latencies))
             })
-        let listener = try await Listener.start(on: descriptor, loop: loops.loops[0], log: context.log) { connection in
-            let loop = loops.nextForSocket()
-            loop.execute { take(connection, context, identify, turns[ObjectIdentifier(loop)], on: loop) }
+        let listener = try await Listener.start(
+            on: descriptor, loop: loops.loops[0], log: context.log, next: loops.nextForSocket
+        ) { connection, loop in
+            accept(connection, context, identify, schedulers[ObjectIdentifier(loop)], on: loop)
         }
         return DaemonServer(context: context, listener: listener)
     }
 
-    private static func makeTurns(of loop: SocketLoop, _ latencies: LatencyRecorder) -> NIOLoopBoundBox<LoopScheduler> {
+    private static func makeScheduler(
+        of loop: SocketLoop, _ latencies: LatencyRecorder
+    ) -> NIOLoopBoundBox<LoopScheduler> {
         NIOLoopBoundBox.makeBoxSendingValue(
             LoopScheduler(round: loop.round, latencies: latencies) { work in
                 let work = NIOLoopBound(work, eventLoop: loop)
@@ -38,24 +40,24 @@ public struct DaemonServer: Sendable {
             }, eventLoop: loop)
     }
 
-    /// Lets a connection in, or tells it why not.
-    private static func take(
+    /// Registers a connection, or replies with the reason for its refusal.
+    private static func accept(
         _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
-        _ turns: NIOLoopBoundBox<LoopScheduler>?, on loop: SocketLoop
+        _ scheduler: NIOLoopBoundBox<LoopScheduler>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)
             do {
-                guard let turns else { throw CommandError.stopping }
+                guard let scheduler else { throw CommandError.stopping }
                 let (peer, limits) = (try identify(descriptor), context.limits())
                 let onLoop = NIOLoopBound(stream, eventLoop: loop)
-                let registration = try context.registry.enter(peer, limits: limits) { order in
-                    // The connection does not exist yet when the registry takes it in.
-                    loop.execute { (onLoop.value.handler as? Connection)?.obey(order) }
+                let registration = try context.registry.enter(peer, limits: limits) { signal in
+                    // The registry gets this closure before the connection exists.
+                    loop.execute { (onLoop.value.handler as? Connection)?.handle(signal) }
                 }
                 stream.handler = Connection(
-                    context: context, limits: limits, peer: peer, registration: registration, turns: turns.value,
-                    stream: stream, eventLoop: loop)
+                    context: context, limits: limits, peer: peer, registration: registration,
+                    scheduler: scheduler.value, stream: stream, eventLoop: loop)
             } catch let error as CommandError {
                 stream.write(.error(error))
                 stream.flush()
@@ -67,20 +69,20 @@ public struct DaemonServer: Sendable {
                 throw error
             }
         } catch {
-            context.log.warning("a connection could not be served", metadata: ["error": "\(error)"])
+            context.log.warning("could not serve a connection", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Calls `body` when nobody can connect any more: after ``drain(grace:)``, or when the system gives up the socket.
+    /// Calls `body` when the listener closes: after ``drain(grace:)``, or after an error of the socket.
     public func whenListenerCloses(_ body: @escaping @Sendable () -> Void) {
         listener.whenClosed(body)
     }
 
-    /// Stops taking connections, lets those that there are answer what they have begun, and closes them.
-    /// Returns when the last is gone, or after `grace` with the rest still open: ``close()`` ends those.
+    /// Stops accepting connections and completes started requests. Returns after the last connection has closed, or
+    /// after `grace`; ``close()`` closes the remaining ones. A further call only waits.
     public func drain(grace: TimeAmount) async throws {
         try await listener.stop()
-        // Who was let in by an accept(2) before the stop, and has yet to come to its loop, is not too late.
+        // Connections accepted before the stop may not have reached their loop yet.
         try await context.loops.barrier()
         let drained = context.loops.next().makePromise(of: Void.self)
         let deadline = drained.futureResult.eventLoop.scheduleTask(in: grace) { drained.succeed() }
@@ -89,7 +91,6 @@ public struct DaemonServer: Sendable {
         deadline.cancel()
     }
 
-    /// Closes what is still open.
     public func close() {
         context.registry.closeAll()
     }

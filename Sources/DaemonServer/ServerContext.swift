@@ -3,20 +3,19 @@ import Logging
 import SocketLoops
 import ThumbcacheProtocol
 
-/// What every connection works with. Made once, where all is wired.
+/// The dependencies of every connection.
 public final class ServerContext: Sendable {
     let services: CacheServices
     public let sessions: UserSessions
     public let invalidationService: InvalidationService
-    /// nil where no hook leaves markers.
+    /// nil without a directory for pending-logout files.
     let pendingLogouts: PendingLogouts?
     let info: ServerInfo
     let metrics: ServerMetrics
     let latencies: Latencies
     let registry: PeerRegistry
-    /// Those that connections live on.
     let loops: SocketLoopGroup
-    /// Looked at anew for each connection, since a reload may change them.
+    /// Called for each connection, since a reload may change the limits.
     let limits: @Sendable () -> ServerLimits
     let log: Logger
     let commands = CommandTable()

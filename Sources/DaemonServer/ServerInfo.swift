@@ -4,32 +4,30 @@ import ThumbcacheProtocol
 /// The text of INFO: sections of `name:value` lines, as Redis writes them.
 public struct ServerInfo: Sendable {
     public typealias Lines = [(name: String, value: String)]
-    /// What a section says to a peer: only observers are told figures of others. Handed in by whoever knows it, with
-    /// what the peer's users come to, or those of all for an observer: that is found out once, where a section asks for
-    /// it.
+    /// Returns the lines of a section for a peer. `figures` returns the sums over the peer's users, or over all users
+    /// for an observer, computed once per INFO and only if a section calls it.
     public typealias Section = @Sendable (Peer, _ figures: () -> UserSessions.Figures) -> Lines
 
     private let sections: KeyValuePairs<String, Section>
-    private let beforehand: [String: @Sendable () async -> Void]
+    private let preparations: [String: @Sendable () async -> Void]
 
-    /// - Parameter beforehand: by section, what is to be found out before it is asked.
     public init(
-        _ sections: KeyValuePairs<String, Section>, beforehand: [String: @Sendable () async -> Void] = [:]
+        _ sections: KeyValuePairs<String, Section>, preparations: [String: @Sendable () async -> Void] = [:]
     ) {
-        (self.sections, self.beforehand) = (sections, beforehand)
+        (self.sections, self.preparations) = (sections, preparations)
     }
 
-    /// What has to be found out before ``text(_:for:figures:)``; empty for what is known at once.
-    func beforehand(_ names: [String]) -> [@Sendable () async -> Void] {
-        beforehand.filter { isAll(names) || names.contains($0.key) }.map(\.value)
+    /// The work to await before ``text(_:for:figures:)``. Empty if all sections named are available at once.
+    func preparations(for names: [String]) -> [@Sendable () async -> Void] {
+        preparations.filter { isAll(names) || names.contains($0.key) }.map(\.value)
     }
 
     private func isAll(_ names: [String]) -> Bool {
         names.isEmpty || !Set(names).isDisjoint(with: InfoSection.everything)
     }
 
-    /// - Parameter names: in lower case; none, `all`, `default` or `everything` for every section. An unknown one says
-    ///   nothing, as in Redis.
+    /// - Parameter names: in lower case. None, `all`, `default` or `everything` mean every section; unknown ones are
+    ///   ignored, as in Redis.
     func text(_ names: [String], for peer: Peer, figures: () -> UserSessions.Figures) -> String {
         lazy var known = figures()
         let isAll = isAll(names)

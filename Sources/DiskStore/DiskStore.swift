@@ -5,32 +5,29 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Images and log-ins in files, as design.md has them.
+/// Stores images and logins in files. design.md describes the layout.
 ///
-/// Two halves: ``LoginFiles`` with the keys, ``ImageFiles`` with what is sealed under them. Each operation below is a
-/// few lines that say which half does what, and in which order.
+/// ``LoginFiles`` owns the keys, ``ImageFiles`` the images encrypted under them.
 public final class DiskStore: ImageStore {
     public let epochBase: UInt64
     let logins: LoginFiles
     let images: ImageFiles
     let maintenance: Maintenance
     private let state: Directory
-    /// The markers in the directory that the configuration names; nil where it names none.
-    public let logoutMarkers: (any LogoutMarkers)?
+    /// The configured directory of pending logouts, or nil.
+    public let pendingLogoutFiles: (any PendingLogoutFiles)?
     private let algorithms: Algorithms
     private let ciphers: EntryCipherPool
     public let counters = Counters<StoreEvent>()
     private let locks: NIOLockedValueBox<StoreLocks?>
 
-    /// Opens the store, or makes it. Costs a few system calls, however much is stored.
+    /// Opens or creates the store. Costs a fixed number of system calls, independent of what is stored.
     /// - Parameters:
-    ///   - system: the machine's files.
-    ///   - random: where keys come from.
-    ///   - accountOf: the account that a uid counts for: shares of the quota are an account's.
-    ///   - now: seconds since 1970.
-    ///   - pause: waits a little; called between batches of deletions, so that they do not starve everything else.
-    ///   - yield: called between the small steps of all that happens in the background.
-    /// - Throws: ``StoreStartError``, which says what to do; ``StoreError`` when the system fails.
+    ///   - accountOf: returns the quota account of a uid.
+    ///   - now: returns seconds since 1970.
+    ///   - pause: blocks briefly; called between batches of deletions, so that they do not starve requests.
+    ///   - yield: called between small steps of background work.
+    /// - Throws: ``StoreStartError`` if an administrator has to act; ``StoreError`` if a system call fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom(), accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
@@ -47,12 +44,11 @@ public final class DiskStore: ImageStore {
         epochBase = opened.epochBase
         locks = NIOLockedValueBox(opened.locks)
         state = opened.state
-        logoutMarkers = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
+        pendingLogoutFiles = configuration.pendingLogouts.map { PendingDirectory(path: $0, disk: disk, log: log) }
         logins = LoginFiles(
             disk: disk, keys: opened.keys, sessions: opened.sessions, names: opened.names, algorithms: algorithms,
             reserve: EmergencyReserve(disk: disk, directory: opened.keys, whenReleased: signal.retryLater),
-            random: random,
-            counters: counters, log: log)
+            random: random, counters: counters, log: log)
         images = ImageFiles(
             configuration, disk: disk, users: opened.users, trash: opened.trash, random: random, now: now,
             accountOf: accountOf, counters: counters, maintenance: signal, log: log)
@@ -60,10 +56,10 @@ public final class DiskStore: ImageStore {
     }
 
     public func load(_ owner: Owner) throws -> (record: LoginRecord, generationStore: any GenerationStore)? {
-        try exclusively(owner, "loading a log-in") { hashedOwner in
+        try exclusively(owner, "loading a login") { hashedOwner in
             guard let login = try logins.load(hashedOwner) else {
-                // What was found of it before, when it was still there, is dead now.
-                leaveToTrash(hashedOwner)
+                // Generations found earlier for this owner are dead.
+                discardGenerations(of: hashedOwner)
                 return nil
             }
             logins.setLive(hashedOwner, sessionKey: login.keys.sessionKey)
@@ -86,32 +82,32 @@ public final class DiskStore: ImageStore {
     }
 
     public func makeDurable(_ uid: UInt32) throws {
-        try storeErrors("making log-ins durable") { try logins.makeDurable(uid) }
+        try storeErrors("making logins durable") { try logins.makeDurable(uid) }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any GenerationStore {
         try exclusively(owner, "logging in") { hashedOwner in
             let keys = try logins.begin(hashedOwner, SessionRecord(user: owner.user, login: login))
-            leaveToTrash(hashedOwner, except: keys.generation)
+            discardGenerations(of: hashedOwner, except: keys.generation)
             return generationStore(of: hashedOwner, keys, isNew: true)
         }
     }
 
     public func commitSessions(_ owner: Owner, _ login: LoginRecord) throws {
-        try exclusively(owner, "keeping a session") { hashedOwner in
+        try exclusively(owner, "storing sessions") { hashedOwner in
             try logins.change(hashedOwner, SessionRecord(user: owner.user, login: login))
         }
     }
 
     public func commitPurge(_ owner: Owner) throws -> any GenerationStore {
         try exclusively(owner, "purging") { hashedOwner in
-            // The new key is durable before the old one is destroyed (LoginFiles.write). When the images go promises
-            // nothing: without a receipt they may be missing, and behind it no key opens them.
+            // ``LoginFiles/write(_:of:)`` destroys the old key after the new one is durable. A crash before the receipt
+            // may lose the images, but after the receipt no key opens them.
             let keys: KeyFile
             do {
                 keys = try logins.renew(hashedOwner)
             } catch let error as SystemError where error.isNoSpace {
-                // The closed generation will never be served again: its images make the room that its end needs (F4).
+                // Nothing reads the closed generation any more, so its images can make room for the new key (F4).
                 try deleteImages(of: hashedOwner)
                 keys = try logins.renew(hashedOwner)
             }
@@ -121,50 +117,46 @@ public final class DiskStore: ImageStore {
 
     public func commitLogout(_ owner: Owner) throws {
         try exclusively(owner, "logging out") { hashedOwner in
-            // With a generation store about, whoever closed it discards it; without one nobody would.
+            // Discards the generation here if this run has no generation store for it.
             let hasGenerationStore = logins.isLive(hashedOwner)
             try logins.end(hashedOwner)
-            if !hasGenerationStore { leaveToTrash(hashedOwner) }
+            if !hasGenerationStore { discardGenerations(of: hashedOwner) }
         }
     }
 
-    /// Ends what a boot is to end, and keeps on record which boot this is: last, so that a start that is interrupted
-    /// before is followed by one that begins anew. Costs a few system calls for each log-in that ends. To be called
-    /// before anybody is served.
+    /// Ends the logins that a boot ends, then records the boot, so that an interrupted start is repeated. Costs a few
+    /// system calls per ended login. Call this before the daemon serves clients.
     /// - Parameters:
-    ///   - bootID: `/proc/sys/kernel/random/boot_id`.
-    ///   - endsLogins: whether a boot since the last start logs everybody out.
-    /// - Throws: ``StoreError`` when a log-out could not be made durable, or the record where a boot ends log-ins.
-    public func recordBoot(_ bootID: String, endsLogins: Bool) throws {
+    ///   - bootID: an id of the current boot, 32 hexadecimal digits.
+    ///   - endsLogins: whether a boot since the last start logs out all users.
+    /// - Throws: ``StoreError`` if a logout cannot be made durable, or, with `endsLogins`, the record.
+    public func endLoginsOfEarlierBoot(than bootID: String, endsLogins: Bool) throws {
         let (disk, fileName): (Disk, FileName) = (logins.disk, "boot")
-        try storeErrors("logging everybody out after a boot") {
-            // The kernel's id is a UUID of 36 characters. Without a record nothing says that there was no boot, and
-            // what one is to end must not outlive it.
+        try storeErrors("ending logins after a boot") {
+            // Without a record, assume that the machine has booted: logins must not outlive a boot.
             let recorded = try disk.contents(of: fileName, in: state, limit: 128)
             if let recorded, recorded.withBytes({ $0.elementsEqual(bootID.utf8) }) { return }
             if endsLogins {
                 let count = try endEveryLogin()
                 logins.log.notice(
-                    "everybody is logged out, since the machine has booted", metadata: ["users": "\(count)"])
+                    "all users logged out after a boot", metadata: ["users": "\(count)"])
             }
             do {
-                try logins.reserve.givingUp { try disk.replace(fileName, in: state, with: bootID.utf8) }
+                try logins.reserve.retryingWithReserve { try disk.replace(fileName, in: state, with: bootID.utf8) }
             } catch let error as SystemError where !endsLogins {
-                // The next start takes this boot for a new one, too, and ends nothing either unless it is told to by
-                // then.
-                logins.log.error("the boot cannot be put on record", metadata: ["error": "\(error)"])
+                // Harmless: the next start treats this boot as new, and ends logins only if it is configured to.
+                logins.log.error("boot id not recorded", metadata: ["reason": "\(error)"])
             }
         }
     }
 
-    /// Returns how many there were.
     private func endEveryLogin() throws -> Int {
         var count = 0
         for uid in try logins.uids() {
             for hashedOwner in try logins.owners(of: uid) {
                 try logins.locks.withLock(for: hashedOwner) {
                     try logins.end(hashedOwner)
-                    leaveToTrash(hashedOwner)
+                    discardGenerations(of: hashedOwner)
                 }
                 count += 1
             }
@@ -176,27 +168,28 @@ public final class DiskStore: ImageStore {
         image.withUnsafeReadableBytes { algorithms.digest(of: $0) }
     }
 
-    /// Images and bytes on disk, as far as counted.
+    /// Images on disk that are counted so far.
     public var usageTotal: Usage { images.ledger.withLockedValue { $0.total } }
 
-    /// What waits to be deleted.
     public var trashUsage: Usage { images.trash.usage }
 
-    /// Whether everything that was there at the start is counted by now.
     public var isCounted: Bool { maintenance.isCounted }
 
-    /// Does what is due in the background, now and on this thread: the sweep after a start, counting, deleting trash,
-    /// evicting. Returns when nothing more can be done.
+    public var statistics: StoreStatistics {
+        StoreStatistics(usage: usageTotal, trash: trashUsage, isCounted: isCounted, counters: counters)
+    }
+
+    /// Does all pending background work on the calling thread: sweep, counting, trash, eviction.
     public func maintain() { maintenance.run() }
 
-    /// Starts the thread that maintains the store. Called once at most; ``shutdown()`` ends it.
-    /// - Parameter rest: seconds until it begins with the sweep.
-    public func start(after rest: Double = 0) throws { try maintenance.startThread(after: rest) }
+    /// Starts the maintenance thread, which ``shutdown()`` ends. Call this at most once.
+    /// - Parameter delay: seconds until the sweep begins.
+    public func start(after delay: Double = 0) throws { try maintenance.startThread(after: delay) }
 
-    /// Ends the maintenance thread and gives up the locks. The generation stores must be closed or idle.
+    /// Ends the maintenance thread and releases the locks. Generation stores must be closed or idle.
     public func shutdown() {
         maintenance.stop()
-        logins.forgetKeys()
+        logins.wipeKeys()
         locks.withLockedValue { $0 = nil }
     }
 
@@ -209,9 +202,9 @@ public final class DiskStore: ImageStore {
         }
     }
 
-    /// The log-in is gone, whatever becomes of its images: the sweep finds what stays.
-    func leaveToTrash(_ hashedOwner: HashedOwner, except living: GenerationID? = nil) {
-        images.log.attempt("a dead generation could not be moved to the trash") {
+    /// Failure is harmless: the login has ended, and the sweep finds the images.
+    func discardGenerations(of hashedOwner: HashedOwner, except living: GenerationID? = nil) {
+        images.log.onFailure("could not move the directory of an ended generation to the trash") {
             try images.discardAll(of: hashedOwner, except: living)
         }
     }
@@ -228,53 +221,36 @@ public final class DiskStore: ImageStore {
     }
 }
 
-/// What the store is told. Nothing of it changes while it runs.
 public struct DiskStoreConfiguration: Sendable {
-    /// Where keys are kept.
     public enum KeyStorage: String, CaseIterable, Sendable {
-        /// In the state directory: images and log-ins survive a reboot.
+        /// In the state directory: images and logins survive a reboot.
         case disk
-        /// In the runtime directory, a tmpfs: a reboot logs everybody out.
+        /// In the runtime directory, a tmpfs: a reboot logs out all users.
         case runtime
     }
 
-    /// Absolute paths. Each must be there, belong to the daemon's user and be writable for nobody else.
+    /// Absolute paths. Each directory must exist, belong to the daemon's user, and be writable for that user only.
     public var cacheDirectory: String
     public var stateDirectory: String
-    /// Only used with ``KeyStorage/runtime``, and to destroy keys that an earlier start with it left there.
+    /// Used with ``KeyStorage/runtime``; otherwise only to destroy keys that an earlier configuration left there.
     public var runtimeDirectory: String?
     public var keys: KeyStorage
-    /// Absolute path of the directory in which log-out hooks leave markers; need not exist. nil: none is looked at.
+    /// Absolute path of the directory in which logout hooks create pending-logout files. It may be missing. Nil
+    /// disables it.
     public var pendingLogouts: String?
-    /// Bytes that all images and the trash may take.
+    /// Maximum bytes of all images and the trash.
     public var quota: Int
-    /// Bytes that the images of one user may take.
+    /// Maximum bytes of one user's images.
     public var userQuota: Int
-    /// Directories kept open, each of which costs a descriptor.
+    /// Maximum number of directories kept open. Each takes a file descriptor.
     public var openDirectories: Int
 
     public init(
         cacheDirectory: String, stateDirectory: String, runtimeDirectory: String? = nil, keys: KeyStorage = .disk,
         pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256
     ) {
-        self.cacheDirectory = cacheDirectory
-        self.stateDirectory = stateDirectory
-        self.runtimeDirectory = runtimeDirectory
-        self.keys = keys
-        self.pendingLogouts = pendingLogouts
-        self.quota = quota
-        self.userQuota = userQuota
-        self.openDirectories = openDirectories
+        (self.cacheDirectory, self.stateDirectory) = (cacheDirectory, stateDirectory)
+        (self.runtimeDirectory, self.keys, self.pendingLogouts) = (runtimeDirectory, keys, pendingLogouts)
+        (self.quota, self.userQuota, self.openDirectories) = (quota, userQuota, openDirectories)
     }
-}
-
-/// What the store counts from its start on. INFO shows each under the name of the case.
-public enum StoreEvent: Int, CaseIterable, Sendable {
-    /// Entries that were torn, tampered with, planted or unreadable, and were removed (I5).
-    case rejectedEntries
-    /// Reads that failed without anything being wrong with the entry, for want of descriptors most likely.
-    case failedReads
-    case evictedImages, evictedBytes
-    /// Log-ins ended because their files were damaged.
-    case damagedLogins
 }

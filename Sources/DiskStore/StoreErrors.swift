@@ -1,9 +1,7 @@
 import CacheCore
 import LinuxSupport
-import Logging
 
-/// Why the store does not start, or cannot be inspected: a sentence that says what was wrong, where, and what would be
-/// right.
+/// Why the store cannot start or be inspected. The description states the problem, the place and the remedy.
 public struct StoreStartError: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 
@@ -11,7 +9,6 @@ public struct StoreStartError: Error, Sendable, Equatable, CustomStringConvertib
 }
 
 extension StoreError {
-    /// - Parameter attempt: what the store was doing, such as `writing an image`.
     init(_ attempt: String, _ error: any Error) {
         switch error {
         case let error as StoreError: self = error
@@ -21,8 +18,7 @@ extension StoreError {
     }
 }
 
-/// Runs a public operation: whatever the system says inside leaves it as a ``StoreError``. What stops a start says so
-/// itself.
+/// Runs a public operation and converts its errors to ``StoreError``, except ``StoreStartError``.
 func storeErrors<Result>(_ attempt: String, _ body: () throws -> Result) throws -> Result {
     do {
         return try body()
@@ -33,7 +29,7 @@ func storeErrors<Result>(_ attempt: String, _ body: () throws -> Result) throws 
     }
 }
 
-/// The first of several failures: what comes behind one is done all the same.
+/// Runs all steps, even after one has failed, and keeps the first error.
 struct FirstFailure {
     private var error: (any Error)?
 
@@ -46,18 +42,4 @@ struct FirstFailure {
     }
 
     func rethrow() throws { if let error { throw error } }
-}
-
-extension Logger {
-    /// Does what nothing hangs on: that it failed is told, and that is all.
-    package func attempt(
-        _ orElse: Logger.Message, _ level: Logger.Level = .warning, _ metadata: Logger.Metadata = [:],
-        _ body: () throws -> Void
-    ) {
-        do {
-            try body()
-        } catch {
-            log(level: level, orElse, metadata: metadata.merging(["error": "\(error)"]) { $1 })
-        }
-    }
 }

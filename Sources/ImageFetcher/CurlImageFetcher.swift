@@ -10,41 +10,45 @@ import NIOCore
 import Origins
 import SocketLoops
 
-/// Downloads images and renews access tokens with libcurl, on one thread of its own.
+/// Downloads images and refreshes access tokens with libcurl, on one thread of its own.
 ///
-/// Reading order: ``OriginRules`` (which URL), ``TransferScheduler`` (whose turn), `TransferLoop` (the thread),
-/// `Transfer` (one request after the other), `DownloadTransfer` and `ResponseReader` (an image), `ServiceLookups` (whom
-/// a domain names for its addresses), `TokenTransfer` and `TokenAnswer` (an access token).
+/// Reading order: ``OriginRules`` (the URL), ``TransferScheduler`` (queues and circuit breakers), `TransferLoop` (the
+/// thread), `Transfer` (one request after another), `DownloadTransfer` and `ResponseReader` (an image),
+/// `ServiceLookups` (SRV records), `TokenTransfer` and `TokenResponse` (an access token).
 ///
-/// ``start()`` comes before the first download and ``shutdown()`` after the last; a fetcher that is dropped without it
-/// leaves its thread behind.
-public final class CurlImageFetcher {
-    /// Token requests that are under way at once at most, beside the downloads. Each can take a socket and what its
-    /// host is resolved with.
-    public static var tokenRequestsAtOnce: Int { TokenTransfer.mostAtOnce }
+/// Call ``start()`` before the first request and ``shutdown()`` after the last. Without ``shutdown()``, the thread
+/// continues after the fetcher is released.
+public final class CurlImageFetcher: Sendable {
+    /// Maximum number of concurrent token requests, in addition to downloads. Each may need a socket, and descriptors
+    /// for the resolver.
+    public static var tokenRequestsAtOnce: Int { TokenTransfer.maximumConcurrent }
 
-    /// Sockets that a question of the domain's name server can take.
-    public static var descriptorsPerQuestion: Int { 2 * Int(CDNS_MOST_SERVERS) }
+    /// Maximum number of sockets of one SRV query.
+    public static var descriptorsPerQuery: Int { 2 * Int(CDNS_MOST_SERVERS) }
 
     private let scheduler: TransferScheduler
     private let rulesCache = OriginRulesCache()
     private let log: Logger
     private let running = NIOLockedValueBox<SocketLoop?>(nil)
 
-    /// That of the thread; nil while it does not run.
+    /// The loop of the thread; nil while it does not run.
     package var loop: SocketLoop? { running.withLockedValue { $0 } }
 
-    public init(configuration: FetcherConfiguration, log: Logger) {
-        self.scheduler = TransferScheduler(configuration: configuration, log: log)
+    package convenience init(settings: FetcherSettings, log: Logger) {
+        self.init(settings: settings, environment: FetcherEnvironment(), log: log)
+    }
+
+    init(settings: FetcherSettings, environment: FetcherEnvironment, log: Logger) {
+        self.scheduler = TransferScheduler(settings: settings, environment: environment, log: log)
         self.log = log
     }
 
-    /// Starts the thread. Throws when the system or libcurl lacks something, and when it was started before.
+    /// Starts the thread. Throws if libcurl or c-ares cannot be initialized, and on a second call.
     public func start() throws(FetcherError) {
-        // Counted by libcurl, and never undone: a resolver's thread that was left behind may still run in it.
+        // Never undone, because an abandoned resolver thread of libcurl may still run.
         let code = ccurl_global_init()
         guard code == CURLE_OK else { throw FetcherError("libcurl: \(String(cString: curl_easy_strerror(code)))") }
-        guard cdns_start() == 0 else { throw FetcherError("c-ares cannot be used") }
+        guard cdns_start() == 0 else { throw FetcherError("cannot initialize c-ares") }
         let loop: SocketLoop
         do {
             loop = try SocketLoop(named: "downloads")
@@ -57,8 +61,8 @@ public final class CurlImageFetcher {
                     try TransferLoop(scheduler: scheduler, rulesCache: rulesCache, loop: loop, log: log),
                     eventLoop: loop)
             }.wait()
-            guard scheduler.open(wake: { loop.execute { transfers.value.takeWork() } }) else {
-                throw FetcherError("a fetcher is started once")
+            guard scheduler.open(wake: { loop.execute { transfers.value.fetchWork() } }) else {
+                throw FetcherError("the fetcher was started before")
             }
             running.withLockedValue { $0 = loop }
         } catch {
@@ -67,8 +71,8 @@ public final class CurlImageFetcher {
         }
     }
 
-    /// Ends every download with ``CacheFailure/shuttingDown`` and the thread after them. Returns when it has ended:
-    /// idle connections are closed, and no `onEnd` runs any more. Idempotent; not to be called from an `onEnd`.
+    /// Fails every request, closes idle connections and ends the thread. Returns when no `onEnd` runs any more.
+    /// Idempotent; must not be called from an `onEnd`.
     public func shutdown() {
         scheduler.stop()
         guard let loop = running.withLockedValue({ $0.take() }) else { return }
@@ -77,45 +81,27 @@ public final class CurlImageFetcher {
         hasEnded.wait()
     }
 
-    /// Puts other limits in force, for downloads that begin from now on.
-    public func update(_ configuration: FetcherConfiguration) {
-        scheduler.update(configuration)
-    }
+    /// Applies new limits to requests that begin from now on.
+    package func update(_ settings: FetcherSettings) { scheduler.update(settings) }
 
-    /// Calls `sign` from the fetcher's thread when it next comes round, which a thread that is stuck does not; at once
-    /// where it does not run, since nothing is stuck then. `sign` must not block.
-    public func whenAlive(_ sign: @escaping @Sendable () -> Void) {
-        scheduler.whenAlive(sign)
-    }
+    /// Calls `work` on the fetcher's thread in its next round, so that a stuck thread is noticed; at once if it does
+    /// not run. `work` must not block.
+    public func callOnLoop(_ work: @escaping @Sendable () -> Void) { scheduler.callOnLoop(work) }
 
     package var statistics: FetcherStatistics { scheduler.statistics(at: .now()) }
 
-    public func start(
-        _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
-    ) throws(CacheFailure) -> any DownloadHandle {
-        do throws(TransferFailure) {
-            return try scheduler.start(.download(download), at: .now()) { onEnd($0.ofDownload) }
-        } catch {
-            throw CacheFailure(error)
-        }
+    /// Starts a download or a token request, or queues it if a limit is reached. Never blocks.
+    ///
+    /// `onEnd` is called at most once, on the fetcher's thread: see ``CacheCore/ImageFetching``.
+    /// - Throws: when too many requests of the uid wait, and when the host's circuit breaker is open.
+    package func start(
+        _ job: TransferJob, onEnd: @escaping @Sendable (TransferOutcome) -> Void
+    ) throws(FetchFailure) -> any DownloadHandle {
+        try scheduler.start(job, at: .now(), onEnd: onEnd)
     }
 }
 
-extension CurlImageFetcher: TokenFetching {
-    public func refresh(
-        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void
-    ) throws(TransferFailure) -> any DownloadHandle {
-        let url: WebURL
-        do {
-            url = try WebURL(asCurl: request.endpoint.url)
-        } catch {
-            throw .origin("the token endpoint's URL is none: \(error)")
-        }
-        return try scheduler.start(.token(request, url), at: .now()) { onEnd($0.ofToken) }
-    }
-}
-
-/// Why the fetcher cannot be started.
+/// Why the fetcher could not be started.
 public struct FetcherError: Error, Sendable, CustomStringConvertible {
     public let description: String
 

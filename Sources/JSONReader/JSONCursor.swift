@@ -1,14 +1,14 @@
 import LinuxSupport
 
-/// What a text consists of, its escapes undone. Bytes beyond ASCII and UTF-16 code units come one by one.
+/// The characters of a JSON string with escapes decoded: bytes, or UTF-16 code units of escapes.
 struct JSONCharacters {
     private let bytes: UnsafeRawBufferPointer
     private var offset: Int
     private let end: Int
-    /// Whether the code unit returned last was written as an escape.
+    /// Whether the last code unit was written as an escape.
     private(set) var isEscape = false
 
-    /// - Parameter range: of a text that has been read, with its quotes.
+    /// - Parameter range: the position of a valid string including its quotes.
     init(_ bytes: UnsafeRawBufferPointer, _ range: Range<Int>) {
         self.bytes = bytes
         offset = range.lowerBound + 1
@@ -39,7 +39,7 @@ struct JSONCharacters {
     }
 }
 
-/// Goes through a JSON text once, from its first byte to its last.
+/// Reads a JSON text sequentially.
 struct JSONCursor {
     struct Malformed: Error {}
 
@@ -48,26 +48,23 @@ struct JSONCursor {
 
     init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
-        // A byte order mark, which no sender should send, and a reader may pass over (section 8.1).
+        // Skip a byte order mark (RFC 8259, section 8.1).
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { offset = 3 }
     }
 
-    /// Starts at a value within the text.
     init(_ bytes: UnsafeRawBufferPointer, from offset: Int) { (self.bytes, self.offset) = (bytes, offset) }
 
     var isAtEnd: Bool { offset == bytes.count }
     private var next: UInt8? { offset < bytes.count ? bytes[offset] : nil }
 
-    // MARK: What stands between values
-
-    /// Takes a character behind any number of blanks; false where another is there.
-    mutating func take(_ character: Unicode.Scalar) -> Bool {
+    /// Skips blanks and consumes a character. Returns false if another one follows.
+    mutating func consume(_ character: Unicode.Scalar) -> Bool {
         skipBlanks()
-        return takeByte { $0 == character }
+        return consumeByte { $0 == character }
     }
 
     mutating func expect(_ character: Unicode.Scalar) throws(Malformed) {
-        guard take(character) else { throw Malformed() }
+        guard consume(character) else { throw Malformed() }
     }
 
     mutating func expectEnd() throws(Malformed) {
@@ -75,7 +72,7 @@ struct JSONCursor {
         guard isAtEnd else { throw Malformed() }
     }
 
-    /// The name of a member and the colon behind it. Returns where the name is, with its quotes.
+    /// Reads a member's name and the colon. Returns the position of the name including its quotes.
     mutating func name() throws(Malformed) -> Range<Int> {
         skipBlanks()
         let start = offset
@@ -86,28 +83,26 @@ struct JSONCursor {
     }
 
     private mutating func skipBlanks() {
-        while takeByte({ $0 == " " || $0 == "\n" || $0 == "\r" || $0 == "\t" }) {}
+        while consumeByte({ $0 == " " || $0 == "\n" || $0 == "\r" || $0 == "\t" }) {}
     }
 
-    private mutating func takeByte(_ isWanted: (UInt8) -> Bool) -> Bool {
+    private mutating func consumeByte(_ isWanted: (UInt8) -> Bool) -> Bool {
         guard let next, isWanted(next) else { return false }
         offset += 1
         return true
     }
 
-    // MARK: Values
-
-    /// A value of whatever kind, with all that is in it. Returns where it is.
+    /// Skips a value of any kind and returns its position.
     mutating func value() throws(Malformed) -> Range<Int> {
         skipBlanks()
         let start = offset
-        // The arrays and objects that have begun and not ended, the innermost last: whether each is an object.
+        // Open arrays and objects, the innermost last: true for an object.
         var open: [Bool] = []
         while true {
-            let isArray = take("[")
-            if isArray || take("{") {
+            let isArray = consume("[")
+            if isArray || consume("{") {
                 guard open.count < JSONObject.deepest else { throw Malformed() }
-                if !take(isArray ? "]" : "}") {
+                if !consume(isArray ? "]" : "}") {
                     open.append(!isArray)
                     if !isArray { _ = try name() }
                     continue
@@ -115,8 +110,8 @@ struct JSONCursor {
             } else {
                 try scalar()
             }
-            // A value has ended; and with it all of which it was the last.
-            while let isObject = open.last, !take(",") {
+            // A value has ended, and so have those that it was the last part of.
+            while let isObject = open.last, !consume(",") {
                 try expect(isObject ? "}" : "]")
                 open.removeLast()
             }
@@ -136,42 +131,42 @@ struct JSONCursor {
     }
 
     private mutating func word(_ word: String) throws(Malformed) {
-        for expected in word.utf8 where !takeByte({ $0 == expected }) { throw Malformed() }
+        for expected in word.utf8 where !consumeByte({ $0 == expected }) { throw Malformed() }
     }
 
     private mutating func text() throws(Malformed) {
-        guard takeByte({ $0 == "\"" }) else { throw Malformed() }
-        while !takeByte({ $0 == "\"" }) {
-            if takeByte({ $0 == "\\" }) {
+        guard consumeByte({ $0 == "\"" }) else { throw Malformed() }
+        while !consumeByte({ $0 == "\"" }) {
+            if consumeByte({ $0 == "\\" }) {
                 try escape()
-            } else if !takeByte({ $0 >= 0x20 }) {
+            } else if !consumeByte({ $0 >= 0x20 }) {
                 throw Malformed()
             }
         }
     }
 
     private mutating func escape() throws(Malformed) {
-        if takeByte({ $0 == "u" }) {
-            for _ in 0..<4 where !takeByte({ Hex.value(of: $0) != nil }) { throw Malformed() }
-        } else if !takeByte({ byte in "\"\\/bfnrt".utf8.contains(byte) }) {
+        if consumeByte({ $0 == "u" }) {
+            for _ in 0..<4 where !consumeByte({ Hex.value(of: $0) != nil }) { throw Malformed() }
+        } else if !consumeByte({ byte in "\"\\/bfnrt".utf8.contains(byte) }) {
             throw Malformed()
         }
     }
 
-    /// Section 6.
+    /// RFC 8259, section 6.
     mutating func number() throws(Malformed) {
-        _ = takeByte { $0 == "-" }
-        if !takeByte({ $0 == "0" }) { try digits() }
-        if takeByte({ $0 == "." }) { try digits() }
-        if takeByte({ $0 == "e" || $0 == "E" }) {
-            _ = takeByte { $0 == "+" || $0 == "-" }
+        _ = consumeByte { $0 == "-" }
+        if !consumeByte({ $0 == "0" }) { try digits() }
+        if consumeByte({ $0 == "." }) { try digits() }
+        if consumeByte({ $0 == "e" || $0 == "E" }) {
+            _ = consumeByte { $0 == "+" || $0 == "-" }
             try digits()
         }
     }
 
     private mutating func digits() throws(Malformed) {
-        guard takeByte(\.isDigit) else { throw Malformed() }
-        while takeByte(\.isDigit) {}
+        guard consumeByte(\.isDigit) else { throw Malformed() }
+        while consumeByte(\.isDigit) {}
     }
 }
 

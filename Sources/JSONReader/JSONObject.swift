@@ -1,27 +1,26 @@
 import LinuxSupport
 
-/// Some members of a JSON object (RFC 8259): found where they lie and decoded when they are asked for.
+/// Selected members of a JSON object (RFC 8259), decoded on access.
 ///
-/// For an answer that anybody may have written and that holds secrets. Nothing is copied but what is lent, and that is
-/// wiped. Nesting is followed without recursion. What stands in other members is skipped by its structure alone.
+/// For untrusted responses that contain secrets: only decoded strings are copied, and they are wiped. Other members are
+/// skipped. Nesting does not cause recursion.
 public struct JSONObject {
-    /// Levels of arrays and objects within the object; more are refused.
+    /// Maximum nesting depth.
     public static let deepest = 64
 
     private let bytes: UnsafeRawBufferPointer
-    /// Where the values are; of texts with their quotes.
+    /// Positions of the values, of strings including their quotes.
     private var values: [String: Range<Int>] = [:]
 
-    /// - Parameters:
-    ///   - bytes: have to stay for as long as this does.
-    ///   - names: the members to find; one that is null is as if it were not there.
-    /// - Returns: nil for what is no JSON object, and for one that has such a member twice.
+    /// Finds members by name; one that is null counts as absent. Returns nil unless the bytes are a JSON object that
+    /// contains each name at most once.
+    /// - Parameter bytes: must outlive this value.
     public init?(_ bytes: UnsafeRawBufferPointer, members names: Set<String>) {
         self.bytes = bytes
         var cursor = JSONCursor(bytes)
         do throws(JSONCursor.Malformed) {
             try cursor.expect("{")
-            if !cursor.take("}") {
+            if !cursor.consume("}") {
                 repeat {
                     let name = try cursor.name()
                     let value = try cursor.value()
@@ -29,7 +28,7 @@ public struct JSONObject {
                         continue
                     }
                     guard values.updateValue(value, forKey: known) == nil else { return nil }
-                } while cursor.take(",")
+                } while cursor.consume(",")
                 try cursor.expect("}")
             }
             try cursor.expectEnd()
@@ -41,10 +40,10 @@ public struct JSONObject {
     public func has(_ name: String) -> Bool { values[name] != nil }
     public func hasText(_ name: String) -> Bool { values[name].map { bytes[$0.lowerBound] == "\"" } ?? false }
 
-    /// Lends a member's text, in memory that is wiped afterwards. Nil where it is no text of ASCII characters.
+    /// Lends a string in memory that is wiped afterwards. Returns nil unless it is a string of ASCII characters.
     public func withText<Result>(_ name: String, _ body: (UnsafeRawBufferPointer) -> Result?) -> Result? {
         guard let value = values[name], bytes[value.lowerBound] == "\"" else { return nil }
-        // No longer decoded than encoded: with all the room at once nothing is moved, and one copy is to be wiped.
+        // Decoding does not lengthen a string, so the array is never moved and only one copy has to be wiped.
         var text: [UInt8] = []
         text.reserveCapacity(value.count)
         defer { text.wipe() }
@@ -56,7 +55,7 @@ public struct JSONObject {
         return text.withUnsafeBytes(body)
     }
 
-    /// A member that is a number, or a text that holds one; may be infinite. Nil where it is neither.
+    /// Returns a number, or a string that contains one; may be infinite. Nil for any other value.
     public func number(_ name: String) -> Double? {
         guard var range = values[name] else { return nil }
         if bytes[range.lowerBound] == "\"" { range = range.lowerBound + 1..<range.upperBound - 1 }

@@ -1,7 +1,7 @@
 /// A JSON value (RFC 8259) from an untrusted sender.
 ///
-/// The whole text is checked once, without recursion; each part is decoded when it is read. No input traps: values nest at
-/// most ``JSONObject/deepest`` levels, and the caller bounds the number of bytes.
+/// The whole text is checked once, without recursion; each part is decoded when it is read. No input traps: values nest
+/// at most ``JSONObject/deepest`` levels, and the caller bounds the number of bytes.
 public struct JSONValue: Sendable {
     /// Characters of a number; longer ones are rejected.
     private static let longestNumber = 64
@@ -31,12 +31,12 @@ public struct JSONValue: Sendable {
 
     public var isObject: Bool { bytes[range.lowerBound] == "{" }
 
-    /// A string, or nil for other values, for invalid UTF-8 and for unpaired surrogates.
+    /// nil for other values, for invalid UTF-8 and for unpaired surrogates.
     public var text: String? {
         bytes[range.lowerBound] == "\"" ? decoded(range) : nil
     }
 
-    /// A number, which may be infinite, or nil for other values and for numbers of more than 64 characters.
+    /// May be infinite; nil for other values and for numbers of more than 64 characters.
     public var number: Double? {
         guard let first = bytes[range].first, first == "-" || UInt8(ascii: "0")...UInt8(ascii: "9") ~= first,
             range.count <= Self.longestNumber
@@ -44,12 +44,11 @@ public struct JSONValue: Sendable {
         return Double(String(decoding: bytes[range], as: UTF8.self))
     }
 
-    /// The elements of an array, or nil for other values.
     public var elements: [JSONValue]? {
         parts("[", "]") { cursor throws(JSONCursor.Malformed) in try cursor.value() }?.map { JSONValue(bytes, $0) }
     }
 
-    /// The members of an object, or nil for other values and for objects that repeat a name.
+    /// nil for other values and for objects that repeat a name.
     public var members: [String: JSONValue]? {
         let parts = parts("{", "}") { cursor throws(JSONCursor.Malformed) in
             (name: try cursor.name(), value: try cursor.value())
@@ -65,18 +64,18 @@ public struct JSONValue: Sendable {
         return members
     }
 
-    /// Reads what stands between two brackets, separated by commas.
+    /// Reads the parts between two brackets, separated by commas.
     private func parts<Part>(
         _ begin: Unicode.Scalar, _ end: Unicode.Scalar,
         _ read: (inout JSONCursor) throws(JSONCursor.Malformed) -> Part
     ) -> [Part]? {
         bytes.withUnsafeBytes { buffer in
             var cursor = JSONCursor(buffer, from: range.lowerBound)
-            guard cursor.take(begin) else { return nil }
+            guard cursor.consume(begin) else { return nil }
             var parts: [Part] = []
-            if cursor.take(end) { return parts }
+            if cursor.consume(end) { return parts }
             do throws(JSONCursor.Malformed) {
-                repeat { parts.append(try read(&cursor)) } while cursor.take(",")
+                repeat { parts.append(try read(&cursor)) } while cursor.consume(",")
                 try cursor.expect(end)
                 return parts
             } catch {

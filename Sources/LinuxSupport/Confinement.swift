@@ -1,30 +1,30 @@
 import CLinux
 import Glibc
 
-/// What a process keeps of its powers, for the day on which somebody breaks into it.
+/// The files, sockets and system calls that a process keeps. An attacker who takes over the process has no others.
 ///
-/// Files are kept by Landlock, landlock(7); sockets and all other system calls by a filter, seccomp(2), whose list is
-/// in `Sources/CLinux/seccomp.c`. Neither needs root. Neither can be taken back, by root either.
+/// Landlock, landlock(7), restricts files. A filter, seccomp(2), whose rules are in `Sources/CLinux/seccomp.c`,
+/// restricts sockets and other system calls. Neither needs root, and not even root can undo them.
 ///
-/// What is open stays open: who confines a process closes first what it is not to keep.
+/// Open descriptors stay usable, so close those that the process must not keep before ``apply()``.
 public struct Confinement: Hashable, Sendable {
-    /// What socket(2) makes. Any other family is refused with EAFNOSUPPORT.
+    /// The sockets that socket(2) may create. Other families fail with EAFNOSUPPORT.
     public enum Sockets: Hashable, Sendable {
-        /// AF_UNIX alone, and no TCP by any other way.
+        /// AF_UNIX only. Landlock refuses TCP on sockets that are open already.
         case unix
-        /// TCP and UDP over AF_INET and AF_INET6, and AF_NETLINK for the machine's addresses; nothing listens.
-        /// socketpair(2) makes pairs of SOCK_STREAM: one of a pair of SOCK_DGRAM could be connected to any Unix socket
-        /// that has a path, and so could one that the process has from before.
+        /// TCP and UDP over AF_INET and AF_INET6, and AF_NETLINK for the machine's addresses. listen(2) fails, and so
+        /// does a socketpair(2) of SOCK_DGRAM, because one of such a pair can be connected to any Unix socket by its
+        /// path. A datagram socket that is open already can be, too.
         case internet
     }
 
-    /// Files, and directories beneath which all may be read and listed. What does not exist is passed over.
+    /// Files, and directories beneath which everything may be read and listed. Missing ones are skipped.
     ///
-    /// A rule holds for the file that is there now, behind symbolic links. A file that others replace, as
-    /// /etc/resolv.conf, is lost with that; its directory is not.
+    /// A rule applies to the existing file at the end of symbolic links. If a file such as /etc/resolv.conf is
+    /// replaced, the new one is not covered; name its directory instead.
     public let readable: [String]
-    /// Files, and directories beneath which everything may be done with files, from one of them into another, too, but
-    /// devices made, or programs run. They have to exist.
+    /// Files, and directories beneath which files may be read, written, created, removed and renamed, also from one
+    /// directory into another. Creating devices and executing programs is refused. They must exist.
     public let writable: [String]
     public let sockets: Sockets
 
@@ -32,40 +32,38 @@ public struct Confinement: Hashable, Sendable {
         (self.readable, self.writable, self.sockets) = (readable, writable, sockets)
     }
 
-    /// Whether the program was built with ThreadSanitizer, which starts another program to say what it has found.
-    public static var isInTheWayOfThisBuild: Bool { clinux_starts_a_symbolizer() }
+    /// Whether confinement is skipped: a ThreadSanitizer build must start a symbolizer.
+    public static var isUnsupportedByThisBuild: Bool { clinux_starts_a_symbolizer() }
 
-    /// Confines the calling thread, and whatever it starts from then on: for the whole process, before there is
-    /// another thread. Whoever wants to be somebody else is so already (``leaveRoot()``), and whoever wants to be
-    /// undumpable (``becomeUndumpable()``): both are refused afterwards, as are programs and signals to others.
-    ///
-    /// - Returns: what the kernel lacks for it, a sentence each, for the log. The rest is in force.
-    /// - Throws: of the call that failed and the path, if one of them failed for another reason. What was in force by
-    ///   then stays.
+    /// Confines the calling thread and the threads that it starts afterwards. Call it before the process has others.
+    /// Afterwards the process can start no programs, signal no other process, and call neither ``leaveRoot()`` nor
+    /// ``becomeUndumpable()``.
+    /// - Returns: a sentence for each feature that the kernel lacks, for the log. Everything else is in force.
+    /// - Throws: if a call fails for another reason, with the call and the path. Restrictions up to that call remain.
     public func apply() throws(SystemError) -> [String] {
         guard clinux_gain_no_privileges() == 0 else { throw SystemError("prctl PR_SET_NO_NEW_PRIVS") }
-        var lacks = try restrictFiles()
+        var missingFeatures = try restrictFiles()
         if clinux_refuse_calls(sockets == .internet ? 1 : 0, writable.isEmpty ? 1 : 0) != 0 {
             let code = errno
             guard code == EINVAL else { throw SystemError("prctl PR_SET_SECCOMP", code: code) }
-            lacks.append("The kernel has no filter for system calls (seccomp): none of them is refused.")
+            missingFeatures.append("The kernel has no seccomp filters: all system calls stay allowed.")
         }
-        return lacks
+        return missingFeatures
     }
 
     private func restrictFiles() throws(SystemError) -> [String] {
         let version = clinux_landlock_version()
         if version == -1 {
             let error = SystemError(call: "landlock_create_ruleset", code: errno)
-            // Where a container or a unit does not let the call through, the process is as it was before Landlock.
+            // EPERM: the filter of a container or unit refuses the call.
             guard [ENOSYS, EOPNOTSUPP, EPERM].contains(error.code) else { throw error }
-            return ["There is no Landlock (\(error)): files are kept by their modes alone."]
+            return ["The kernel has no Landlock (\(error)): only file modes restrict access to files."]
         }
         let rights = LandlockRights(version: version, sockets: sockets)
         if !writable.isEmpty && !rights.allowsRenames {
             return [
-                "The kernel's Landlock is of version \(version) and would refuse all renames from one directory into "
-                    + "another: files are kept by their modes alone."
+                "Version \(version) of the kernel's Landlock cannot allow renames between directories: only file modes "
+                    + "restrict access to files."
             ]
         }
         let rules = clinux_landlock_create(rights.files, rights.tcp, rights.scopes)
@@ -80,11 +78,11 @@ public struct Confinement: Hashable, Sendable {
         }
         for path in writable { try allow(rights.writing, beneath: path, by: rules) }
         guard clinux_landlock_restrict(rules) == 0 else { throw SystemError("landlock_restrict_self") }
-        return rights.lacks
+        return rights.missingFeatures
     }
 
     private func allow(_ rights: UInt64, beneath path: String, by rules: CInt) throws(SystemError) {
-        // Opened for its place alone: neither its mode nor what is behind a device or a pipe is asked.
+        // O_PATH needs no permission on the file, and does not open the device or pipe.
         let place = try File(path, CLINUX_O_PATH)
         var status = stat()
         guard fstat(place.descriptor, &status) == 0 else { throw SystemError("fstat \(path)") }
@@ -96,8 +94,8 @@ public struct Confinement: Hashable, Sendable {
     }
 }
 
-/// Makes the process unreadable for others of its account: no core file, and its files in /proc are root's. For the
-/// whole process: prctl(2), PR_SET_DUMPABLE.
+/// Prevents core files, and makes root the owner of the process's files in /proc, so that other processes of the same
+/// account cannot read its memory: prctl(2), PR_SET_DUMPABLE. Applies to the whole process.
 public func becomeUndumpable() throws(SystemError) {
     guard clinux_set_dumpable(0) == 0 else { throw SystemError("prctl PR_SET_DUMPABLE") }
 }

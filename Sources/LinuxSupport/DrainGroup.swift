@@ -1,7 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// Work under way that somebody may have to see the end of: it lets work in until it is drained, which waits for what
-/// is inside.
+/// Counts operations in progress, and lets ``drain()`` reject new ones and wait for the rest.
 public final class DrainGroup: Sendable {
     private struct State {
         var inside = 0
@@ -13,10 +12,9 @@ public final class DrainGroup: Sendable {
 
     public init() {}
 
-    /// Whether somebody waits for what is inside, or has waited.
     public var isClosed: Bool { state.withLockedValue { $0.isClosed } }
 
-    /// False when the group is closed. Whoever was let in calls ``leave()`` once.
+    /// Begins an operation; returns false if the group is closed. After true, call ``leave()`` once.
     public func enter() -> Bool {
         state.withLockedValue { state in
             if state.isClosed { return false }
@@ -33,8 +31,8 @@ public final class DrainGroup: Sendable {
         if isLast { announceDrained() }
     }
 
-    /// Lets nobody in any more and blocks until the last has left. Any number may call it, at any time, but nobody from
-    /// inside.
+    /// Rejects new operations and blocks until the last one has ended. Idempotent. Must not be called from within an
+    /// operation.
     public func drain() {
         let isEmpty = state.withLockedValue { state in
             state.isClosed = true

@@ -1,10 +1,10 @@
 import Glibc
 
-/// An open file, closed with its scope.
+/// An open file, closed at the end of its scope.
 public struct File: ~Copyable {
     public let descriptor: CInt
 
-    /// - Parameter flags: of open(2); a program that is started does not inherit it.
+    /// - Parameter flags: those of open(2); O_CLOEXEC is added.
     public init(_ path: String, _ flags: CInt, mode: mode_t = 0, in directory: CInt = AT_FDCWD) throws(SystemError) {
         descriptor = try retryingInterrupts("open \(path)") { openat(directory, path, flags | O_CLOEXEC, mode) }
     }
@@ -17,14 +17,13 @@ public struct File: ~Copyable {
         return status.st_mode & S_IFMT == S_IFREG
     }
 
-    /// As ``readAll(_:limit:)``.
     public func readAll(limit: Int) throws(SystemError) -> [UInt8] {
         try LinuxSupport.readAll(descriptor, limit: limit)
     }
 
     public func write(_ bytes: [UInt8]) throws(SystemError) { try writeAll(bytes, to: descriptor) }
 
-    /// Closes now, for whoever wants to know that what was written has arrived: some file systems report it only here.
+    /// Closes the file and reports write errors, which some file systems report only here.
     public consuming func close() throws(SystemError) {
         let descriptor = self.descriptor
         discard self
@@ -32,8 +31,8 @@ public struct File: ~Copyable {
     }
 }
 
-/// Reads to the end, or one byte past `limit`: the caller sees by the count that there was more. Of what has less than
-/// 64 KiB there is no other copy, so that a secret can be wiped.
+/// Reads to the end, at most `limit` + 1 bytes, so that the caller can detect longer input. Input of less than 64 KiB
+/// is copied once only, so that the caller can wipe a secret.
 public func readAll(_ descriptor: CInt, limit: Int) throws(SystemError) -> [UInt8] {
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: min(64 << 10, limit + 1))
@@ -54,24 +53,23 @@ public func readAll(_ descriptor: CInt, limit: Int) throws(SystemError) -> [UInt
     return bytes
 }
 
-/// Writes all of it, whatever the system takes at once.
+/// Writes all bytes, with several calls if necessary.
 public func writeAll(_ bytes: [UInt8], to descriptor: CInt) throws(SystemError) {
     var rest = bytes[...]
     while !rest.isEmpty {
         let count = try retryingInterrupts("write") {
             rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
         }
-        // A write of some bytes that writes none and names no error would otherwise be tried for ever.
+        // Otherwise a write that returns 0 would be retried forever.
         if count == 0 { throw SystemError("write", code: EIO) }
         rest = rest.dropFirst(count)
     }
 }
 
-/// Why a file is not had as a whole: the end of a sentence that begins with its name.
+/// Why a file cannot be read completely. The description follows the file's name.
 public enum PlainFileError: Error, Equatable, CustomStringConvertible {
     case system(SystemError)
     case notPlain
-    /// More bytes than the limit.
     case tooLarge(limit: Int)
     case notText
 
@@ -89,9 +87,9 @@ public enum PlainFileError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// All bytes of a plain file. Does not hang on a FIFO and does not read a device.
+/// Reads a plain file. Does not block on a FIFO and does not read devices.
 public func readPlainFile(_ path: String, limit: Int) throws(PlainFileError) -> [UInt8] {
-    // Never shared: what is too long is wiped, and not a copy of it.
+    // Never shared, so that wiping reaches the only copy.
     var bytes: [UInt8] = []
     var isPlain = false
     do throws(SystemError) {
@@ -109,23 +107,22 @@ public func readPlainFile(_ path: String, limit: Int) throws(PlainFileError) -> 
     return bytes
 }
 
-/// The text of a plain file.
 public func readTextFile(_ path: String, limit: Int) throws(PlainFileError) -> String {
     guard let text = String(validating: try readPlainFile(path, limit: limit), as: UTF8.self) else { throw .notText }
     return text
 }
 
-/// Makes a directory and those above it, where they are missing.
-/// - Parameter mode: of the last one; those above it get 0755, since others may have something to look for there, such
-///   as the socket. Whatever the umask; what is there already is left alone.
+/// Creates a directory and its missing parents.
+/// - Parameter mode: of the last directory; parents get 0755, because other users may need files in them, such as the
+///   socket. The umask does not apply. Existing directories keep their mode.
 public func makeDirectories(_ path: String, mode: mode_t) throws(SystemError) {
     func make(_ path: String, _ mode: mode_t) throws(SystemError) {
         guard mkdir(path, mode) == 0 else {
-            // One that exists is no trouble, even where it may not be written to; one that is missing is.
+            // Errors other than EEXIST are possible for an existing directory, such as EROFS.
             var status = stat()
             let code = errno
             if code == EEXIST || code == EISDIR || stat(path, &status) == 0 { return }
-            throw SystemError("make the directory \(path)", code: code)
+            throw SystemError("create the directory \(path)", code: code)
         }
         guard chmod(path, mode) == 0 else { throw SystemError("set the mode of the directory \(path)") }
     }
@@ -133,8 +130,7 @@ public func makeDirectories(_ path: String, mode: mode_t) throws(SystemError) {
     try make(path, mode)
 }
 
-/// Which file a path stood for, and in which state. The number of a file that is gone may be given to the next one at
-/// once; the time of its last change tells the two apart.
+/// Identifies a file and its state. Includes the change time, because inode numbers are reused.
 public struct FileIdentity: Sendable, Equatable {
     private let device: UInt
     private let inode: UInt
@@ -146,18 +142,18 @@ public struct FileIdentity: Sendable, Equatable {
         changed = [status.st_ctim.tv_sec, status.st_ctim.tv_nsec]
     }
 
-    /// nil where nothing is.
-    /// - Parameter followsLinks: else it is of a symbolic link itself.
+    /// Returns the identity of the file at a path; nil if it is missing.
+    /// - Parameter followsLinks: false identifies a symbolic link itself.
     public static func of(_ path: String, followsLinks: Bool = false) throws(SystemError) -> FileIdentity? {
         var status = stat()
         if fstatat(AT_FDCWD, path, &status, followsLinks ? 0 : AT_SYMLINK_NOFOLLOW) == 0 { return FileIdentity(status) }
         if errno == ENOENT { return nil }
-        throw SystemError("look at \(path)")
+        throw SystemError("stat \(path)")
     }
 }
 
 extension Collection<UInt8> where Self: BidirectionalCollection {
-    /// Without the line break that editors and `echo` put at the end of a file.
+    /// The bytes without the line break that editors and `echo` put at the end of a file.
     public var withoutLineBreak: SubSequence {
         let line = last == UInt8(ascii: "\n") ? dropLast() : self[...]
         return line.last == UInt8(ascii: "\r") ? line.dropLast() : line

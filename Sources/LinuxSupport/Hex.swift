@@ -4,12 +4,10 @@ public enum Hex {
         value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
-    /// Two digits for each byte.
     public static func text(_ bytes: some Sequence<UInt8>) -> String {
         String(decoding: bytes.flatMap { [digit($0 >> 4), digit($0 & 15)] }, as: UTF8.self)
     }
 
-    /// Writes 16 digits.
     @inlinable public static func write(
         _ word: UInt64, to digits: UnsafeMutableBufferPointer<UInt8>, at position: Int
     ) {
@@ -18,7 +16,7 @@ public enum Hex {
         }
     }
 
-    /// The value of a digit, in either case; nil for what is none.
+    /// The value of a digit in either case; nil for any other byte.
     @inlinable public static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
@@ -28,12 +26,12 @@ public enum Hex {
         }
     }
 
-    /// Whether it is of digits as ``Hex`` writes them: a name has one spelling.
+    /// Whether all bytes are lower-case digits, the only spelling that ``Hex`` writes.
     @inlinable public static func isLowerCase(_ digits: some Sequence<UInt8>) -> Bool {
         digits.allSatisfy { value(of: $0) != nil && !(UInt8(ascii: "A")...UInt8(ascii: "F")).contains($0) }
     }
 
-    /// The value of up to 16 digits in lower case; nil when one of them is none.
+    /// The value of up to 16 lower-case digits; nil for any other input.
     @inlinable public static func word(_ digits: some Collection<UInt8>) -> UInt64? {
         guard !digits.isEmpty, digits.count <= 16, isLowerCase(digits) else { return nil }
         return digits.reduce(0) { $0 << 4 | UInt64(value(of: $1) ?? 0) }

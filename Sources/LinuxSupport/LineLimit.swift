@@ -1,21 +1,20 @@
-/// So many lines of a kind in a minute; the rest is counted, and the count is told with the first line after that,
-/// whichever kind it is of. Costs a look into a table for each line.
+/// Limits the log lines of each kind per minute. Suppressed lines are counted and reported with the first line of a
+/// later minute. Costs one dictionary lookup per line.
 public struct LineLimit<Kind: Hashable & Sendable>: Sendable {
     private let most: Int
-    /// When the period began, in seconds.
+    /// In seconds.
     private var begin: Int64 = 0
-    /// Of each kind in the period, whether they were written or not.
+    /// Lines of each kind in the period, including suppressed ones.
     private var lines: [Kind: Int] = [:]
 
-    /// Seconds.
+    /// Length of a period in seconds.
     public static var period: Int64 { 60 }
 
-    /// - Parameter most: lines of one kind in ``period``.
     public init(most: Int) { self.most = most }
 
-    /// Counts a line that is about to be written.
-    /// - Parameter now: seconds, by any clock.
-    /// - Returns: whether it may be, and how many were not in the period that has ended.
+    /// Counts a line and decides whether to write it.
+    /// - Parameter now: seconds of any clock.
+    /// - Returns: whether to write the line, and the lines suppressed in the period that has ended.
     public mutating func count(_ kind: Kind, at now: Int64) -> (isWritten: Bool, unwritten: [Kind: Int]) {
         var unwritten: [Kind: Int] = [:]
         if abs(now - begin) >= Self.period {

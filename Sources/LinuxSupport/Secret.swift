@@ -1,6 +1,6 @@
-/// Bytes that must not be seen (I11): wiped when the last reference goes, and never part of a description.
+/// Secret bytes (I11): wiped with the last reference, and hidden from descriptions.
 public final class Secret: @unchecked Sendable, Equatable, CustomStringConvertible, CustomReflectable {
-    // Unchecked, because a pointer is not Sendable: what it points at is written once, before anybody else sees it.
+    // Unchecked: the memory is written only during initialization.
     private let bytes: UnsafeMutableRawBufferPointer
 
     public init(_ bytes: some Collection<UInt8>) {
@@ -15,7 +15,7 @@ public final class Secret: @unchecked Sendable, Equatable, CustomStringConvertib
 
     public var count: Int { bytes.count }
 
-    /// Lends the bytes. They must not be kept.
+    /// Lends the bytes; the pointer must not escape.
     public func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
         try body(UnsafeRawBufferPointer(bytes))
     }

@@ -1,5 +1,5 @@
-/// The word that somebody may have meant who wrote another: two letters away at most, or else the only one that begins
-/// with it.
+/// Returns the known word that a misspelled one most likely means: one with an edit distance of at most 2, or else the
+/// only one that begins with it.
 public func closestWord(to word: String, among known: some Sequence<String>) -> String? {
     let near = known.map { (distance: editDistance(word, $0), word: $0) }.filter { $0.distance <= 2 }.min { $0 < $1 }
     if let near { return near.word }
@@ -7,7 +7,7 @@ public func closestWord(to word: String, among known: some Sequence<String>) -> 
     return longer.count == 1 && word.utf8.count >= 3 ? longer[0] : nil
 }
 
-/// How many letters must be inserted, removed or replaced to make one text of the other (Levenshtein).
+/// The Levenshtein distance: the number of letters to insert, remove or replace.
 private func editDistance(_ left: String, _ right: String) -> Int {
     let right = Array(right.utf8)
     var row = Array(0...right.count)

@@ -1,13 +1,12 @@
 import CLinux
 import Glibc
 
-/// A system call that failed: errno, caught where it happened.
+/// A failed system call with its errno.
 public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was attempted, as in `bind` or `open /etc/thumbcached/thumbcached.toml`.
+    /// The attempted action, such as `bind` or `open /etc/thumbcached/thumbcached.toml`.
     public let action: String
-    /// The errno.
     public let code: CInt
-    /// Whether the message has the errno's name, too: beside the name of a call it can be looked up.
+    /// Whether the description contains the name of the errno, which helps beside the name of a call.
     private let namesCode: Bool
 
     public init(_ action: String, code: CInt = errno) {
@@ -17,17 +16,17 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     /// - Parameter call: its name in section 2 of the manual.
     public init(call: String, code: CInt) { (action, self.code, namesCode) = (call, code, true) }
 
-    /// The system's own words for the errno. (glibc's strerror is safe from any thread since 2.32.)
+    /// The text of the errno. strerror is thread-safe in glibc since 2.32.
     public var reason: String { String(cString: strerror(code)) }
 
-    /// Such as `bind: Permission denied`; of a call such as `renameat: EIO (Input/output error)`.
+    /// Such as `bind: Permission denied`; for a named call, `renameat: EIO (Input/output error)`.
     public var description: String {
         guard namesCode else { return "\(action): \(reason)" }
         return "\(action): \(clinux_error_name(code).map { String(cString: $0) } ?? "error \(code)") (\(reason))"
     }
 }
 
-/// Repeats what a signal interrupts. Inlined, since a hit from disk makes several calls.
+/// Retries a call interrupted by a signal. Inlined, because a hit from disk makes several calls.
 @inlinable public func retryingInterrupts<Result>(
     _ call: () throws(SystemError) -> Result
 ) throws(SystemError) -> Result {
@@ -40,7 +39,7 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Repeats a system call that a signal interrupted. The result is never -1.
+/// Retries a system call interrupted by a signal. The result is never -1.
 @inlinable public func retryingInterrupts<Result: SignedInteger>(
     _ action: @autoclosure () -> String, _ call: () -> Result
 ) throws(SystemError) -> Result {
@@ -52,7 +51,7 @@ public struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Of a clock of clock_gettime(2). Read without a system call; costs some 30 ns.
+/// Returns the time of a clock of clock_gettime(2). Makes no system call; takes some 30 ns.
 public func nanoseconds(of clock: clockid_t) -> Int64 {
     var moment = timespec()
     clock_gettime(clock, &moment)

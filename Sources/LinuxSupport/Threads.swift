@@ -3,12 +3,10 @@ import DequeModule
 import Glibc
 import NIOConcurrencyHelpers
 
-/// Runs `body` on a new thread, which no signal is delivered to: they are for others to handle, and a SIGPIPE that a
-/// write of OpenSSL's raises there must not end the process.
-///
-/// - Parameter name: what the system's tools show; 15 characters at most.
-/// - Returns: the thread, to be joined or detached by the caller.
-/// - Throws: when there is no thread to be had: pthread_create(3).
+/// Runs `body` on a new thread with all signals blocked. Other threads handle signals, and a SIGPIPE caused by OpenSSL
+/// must not end the process. The caller has to join or detach the thread.
+/// - Parameter name: the name shown by system tools, at most 15 characters.
+/// - Throws: if pthread_create(3) fails.
 public func startThread(named name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) -> pthread_t {
     var all = sigset_t()
     var before = sigset_t()
@@ -31,27 +29,26 @@ public func startThread(named name: String, _ body: @escaping @Sendable () -> Vo
     guard code == 0 else {
         box.release()
         throw SystemError(
-            "no thread could be started for \(name) (at the limit of threads raise TasksMax= in the unit, in a shell "
-                + "ulimit -u)", code: code)
+            "start a thread for \(name) (at the limit of threads, raise TasksMax= in the unit or ulimit -u)", code: code
+        )
     }
     return thread
 }
 
-/// What a thread is to do, on its way through a pointer.
+/// Passes a closure through a pointer.
 private final class Box: Sendable {
     let body: @Sendable () -> Void
 
     init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 }
 
-/// Threads that do what a queue has, and sleep while it has nothing for them.
+/// Threads that perform the work in a queue, and sleep while there is none.
 public final class WorkerThreads<Queue: Sendable>: Sendable {
-    /// Says what is to be done to the queue behind it.
+    /// Performs a piece of work and returns the change to the queue after it.
     public typealias Work = @Sendable () -> @Sendable (inout Queue) -> Void
 
     private struct State {
         var queue: Queue
-        /// Threads that wait for work.
         var asleep = 0
         var isEnding = false
     }
@@ -63,10 +60,9 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
     public init(_ queue: Queue) { state = NIOLockedValueBox(State(queue: queue)) }
 
     /// - Parameters:
-    ///   - name: of the threads, as the system's tools show it; 15 characters at most.
-    ///   - count: 1 or more.
-    ///   - next: takes something out of the queue, if there is something that may be done now.
-    /// - Throws: when there is no thread to be had: pthread_create(3). Those that were started end then.
+    ///   - name: the name shown by system tools, at most 15 characters.
+    ///   - next: removes and returns work that may start now, or returns nil.
+    /// - Throws: if pthread_create(3) fails. Threads started before have ended then.
     public func start(
         named name: String, count: Int, next: @escaping @Sendable (inout Queue) -> Work?
     ) throws(SystemError) {
@@ -81,8 +77,7 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
         }
     }
 
-    /// Puts one piece of work into the queue, and wakes a thread for it. False where the threads are ending: then
-    /// nothing is put there.
+    /// Adds work to the queue and wakes a thread. Returns false, and adds nothing, if the threads are ending.
     public func add(_ put: (inout Queue) -> Void) -> Bool {
         let wakes: Bool? = state.withLockedValue { state in
             if state.isEnding { return nil }
@@ -95,7 +90,7 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
         return wakes != nil
     }
 
-    /// Returns when all that may be done is done and every thread has ended.
+    /// Returns after all work that may start is done and all threads have ended.
     public func stop() {
         let asleep = state.withLockedValue { state in
             state.isEnding = true
@@ -121,7 +116,7 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
                 let after = work()
                 state.withLockedValue { after(&$0.queue) }
             } else if isEnding {
-                // Whoever comes back takes what may not be done yet.
+                // Leaves work that may not start yet to the threads that are still busy.
                 return
             } else {
                 wakeup.wait()
@@ -130,17 +125,14 @@ public final class WorkerThreads<Queue: Sendable>: Sendable {
     }
 }
 
-/// Threads that tasks run on, in the order in which they become ready, instead of the runtime's own pool (SE-0417).
+/// Threads for Swift tasks, which run in the order in which they become ready (SE-0417). A task and its children run on
+/// them if it is started with `Task(executorPreference:)`.
 ///
-/// The runtime's pool is libdispatch's. It makes threads whenever it sees fit, watches them through files in /proc, and
-/// traps where there is no thread or no descriptor to be had (F75). These threads are made once and need neither.
-///
-/// A task stays on them if it is started with them as its preference, `Task(executorPreference:)`, and so do its
-/// children.
+/// The default executor is libdispatch's. It starts threads at will, monitors them through /proc, and traps if no
+/// thread or descriptor is available (F75). These threads are started once and need no descriptors.
 public final class TaskThreads: TaskExecutor {
     private let workers = WorkerThreads<Deque<UnownedJob>>([])
 
-    /// - Throws: what ``WorkerThreads/start(named:count:next:)`` throws.
     public init(named name: String, count: Int) throws(SystemError) {
         try workers.start(named: name, count: count) { ready in
             guard let job = ready.popFirst() else { return nil }
@@ -151,13 +143,14 @@ public final class TaskThreads: TaskExecutor {
         }
     }
 
-    /// A task that becomes ready when the threads have ended stands still for ever.
+    /// A task that becomes ready after the threads have ended never runs.
     public func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         _ = workers.add { $0.append(job) }
     }
 
-    /// Runs `work` as a task on these threads, and blocks the calling one, which is none of them, until it is done.
+    /// Runs `work` as a task on these threads and blocks the calling thread, which must not be one of them, until it
+    /// ends.
     public func wait<Value: Sendable>(for work: @escaping @Sendable () async throws -> Value) throws -> Value {
         let outcome = NIOLockedValueBox<Result<Value, any Error>?>(nil)
         let isDone = Semaphore()
@@ -174,9 +167,9 @@ public final class TaskThreads: TaskExecutor {
     }
 }
 
-/// A number of permits that threads wait for: sem_overview(7).
+/// A counting semaphore: sem_overview(7).
 public final class Semaphore: @unchecked Sendable {
-    // Unchecked, because a pointer is not Sendable: each of the calls may be made by any thread.
+    // Unchecked: any thread may call these functions on a semaphore.
     private let semaphore: UnsafeMutablePointer<sem_t>
 
     public init() {
@@ -191,12 +184,11 @@ public final class Semaphore: @unchecked Sendable {
 
     public func signal() { sem_post(semaphore) }
 
-    /// Blocks until there is a permit, and takes it.
+    /// Blocks until there is a permit, and consumes it.
     public func wait() {
-        // Only a signal handler makes it return without one.
         while sem_wait(semaphore) != 0 {}
     }
 
-    /// The same, but for so long at most, by the machine's running time and not by the wall clock (F14).
+    /// Blocks for a limited time. Uses a monotonic clock, because the wall clock may be set (F14).
     public func wait(milliseconds: Int64) { _ = clinux_wait_semaphore(semaphore, milliseconds) }
 }

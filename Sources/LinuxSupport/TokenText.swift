@@ -1,12 +1,12 @@
-/// What the tokens of OAuth are made of.
+/// The syntax of OAuth tokens.
 public enum TokenText {
-    /// `b64token` of RFC 6750 section 2.1: nothing that could end a header line early.
+    /// `b64token` of RFC 6750, section 2.1. Contains no character that could end a header line.
     public static func isBearer(_ bytes: some Collection<UInt8>) -> Bool {
         guard let first = bytes.first, first != UInt8(ascii: "=") else { return false }
         return bytes.drop(while: isBearerCharacter).allSatisfy { $0 == UInt8(ascii: "=") }
     }
 
-    /// `1*VSCHAR` of RFC 6749 appendix A: it is only ever sent encoded.
+    /// `1*VSCHAR` of RFC 6749, appendix A. Such tokens are sent encoded only.
     public static func isVisible(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty && bytes.allSatisfy { 0x20...0x7E ~= $0 }
     }

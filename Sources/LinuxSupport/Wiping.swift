@@ -1,12 +1,12 @@
 import CLinux
 import NIOCore
 
-/// Zeroes memory that held what nobody is to see any more, in a way that the optimiser may not drop (I11).
+/// Zeroes memory in a way that the optimizer must not remove (I11).
 public func wipeMemory(_ memory: UnsafeMutableRawBufferPointer) {
     if let start = memory.baseAddress { clinux_wipe(start, memory.count) }
 }
 
-/// Lends memory for a secret that is wiped afterwards.
+/// Lends memory that is wiped afterwards.
 public func withWipedMemory<Result, Failure: Error>(
     _ count: Int, _ body: (UnsafeMutableRawBufferPointer) throws(Failure) -> Result
 ) throws(Failure) -> Result {
@@ -19,27 +19,27 @@ public func withWipedMemory<Result, Failure: Error>(
 }
 
 extension [UInt8] {
-    /// Zeroes the bytes. They lie nowhere else only if the array was made with room for all of them.
+    /// Zeroes the bytes. Reaches all copies only if the array was never reallocated.
     public mutating func wipe() { withUnsafeMutableBytes { wipeMemory($0) } }
 }
 
 extension ByteBuffer {
-    /// Zeroes the whole storage, unless somebody else has a share in it.
+    /// Has no effect if the storage is shared.
     public mutating func wipe() {
         _ = modifyIfUniquelyOwned { buffer in buffer.withVeryUnsafeMutableBytes { wipeMemory($0) } }
     }
 
-    /// Zeroes the readable bytes, unless somebody else has a share in the storage: then it is false.
+    /// Zeroes the readable bytes. Returns false, without effect, if the storage is shared.
     public mutating func wipeReadableBytes() -> Bool {
         modifyIfUniquelyOwned { buffer in buffer.withUnsafeMutableReadableBytes { wipeMemory($0) } } != nil
     }
 
-    /// Zeroes the readable bytes for everybody who has a share in them, and never looks at these.
+    /// Zeroes the readable bytes, even if the storage is shared. Nothing may read them any more.
     public func wipeReadableBytesOfAll() {
         withUnsafeReadableBytes { wipeMemory(UnsafeMutableRawBufferPointer(mutating: $0)) }
     }
 
-    /// Makes room for so many bytes more. Not by realloc(3), which leaves what it moves where it was.
+    /// Reserves space for `count` more bytes. Does not use realloc(3), which leaves an unwiped copy.
     public mutating func makeRoomWiping(for count: Int) {
         guard writableBytes < count else { return }
         var larger = ByteBufferAllocator().buffer(capacity: max(readableBytes + count, 2 * storageCapacity))

@@ -1,24 +1,23 @@
-/// Says which addresses an origin may not reach unless it is allowed private ones (F30 to F32, F58).
+/// Decides which addresses an origin may not connect to without allow-private-addresses (F30 to F32, F58).
 ///
-/// It is asked where a socket is about to be opened, when every spelling of a URL has become an address. What is
-/// refused is what the IANA registries of special-purpose addresses (RFC 6890 and its updates) do not call globally
-/// reachable; for IPv6 everything outside of 2000::/3 to begin with.
+/// It is applied when a socket is opened, so that the spelling of a URL does not matter. It refuses the addresses that
+/// the IANA registries of special-purpose addresses (RFC 6890 and its updates) do not list as globally reachable, and
+/// for IPv6 everything outside of 2000::/3.
 package struct AddressGuard: Sendable {
-    /// Addresses that pass whatever they are. Empty but in tests, which have no public address to serve from.
+    /// Addresses that are always permitted. For tests, which have no public address to serve from.
     package var exceptions: Set<IPAddress> = []
-    /// Addresses of this machine that pass. Empty but in tests.
+    /// Addresses of this machine that are permitted. For tests.
     package var ownExceptions: Set<IPAddress> = []
 
     package init() {}
 
-    /// Why the address may not be reached, as in "a private address"; nil when it may.
+    /// The reason to refuse an address, such as "a private address"; nil if it is permitted.
     package func refusal(of address: IPAddress) -> String? {
         if exceptions.contains(address) { return nil }
         switch address {
         case .v4(let bits): return Self.refusedV4.first { $0.contains(bits) }?.name
         case .v6(let high, let low):
-            // ::ffff:a.b.c.d is a.b.c.d to the kernel, and 64:ff9b::a.b.c.d is to a NAT64 (RFC 6052), which is how a
-            // network without IPv4 reaches every public host that has nothing else: they are what is within them.
+            // The kernel treats ::ffff:a.b.c.d as a.b.c.d, and so does a NAT64 with 64:ff9b::a.b.c.d (RFC 6052).
             let isMapped = high == 0 && low >> 32 == 0xFFFF
             let isTranslated = high == 0x0064_FF9B_0000_0000 && low >> 32 == 0
             if isMapped || isTranslated {
@@ -30,8 +29,8 @@ package struct AddressGuard: Sendable {
         }
     }
 
-    /// The same of a connection, by the addresses of its two ends. A public address of this machine is in no registry,
-    /// and what listens there is often meant for its own programs alone; but a connection to it has it at both ends.
+    /// The reason to refuse a connection, by the addresses of its two ends. A service on a public address of this
+    /// machine may be meant for local programs only; a connection to it has the same address at both ends.
     package func refusal(ofRemote remote: IPAddress, local: IPAddress?) -> String? {
         if let reason = refusal(of: remote) { return reason }
         return remote == local && !ownExceptions.contains(remote) ? "an address of this machine" : nil
@@ -42,7 +41,7 @@ package struct AddressGuard: Sendable {
         Network(10, 0, 0, 0, 8, "a private address"),
         Network(100, 64, 0, 0, 10, "a carrier's shared address"),
         Network(127, 0, 0, 0, 8, "a loopback address"),
-        // Azure's metadata and wire server: of a public range, and never public.
+        // Azure's metadata server: in a public range, but not public.
         Network(168, 63, 129, 16, 32, "a metadata address"),
         Network(169, 254, 0, 0, 16, "a link-local or metadata address"),
         Network(172, 16, 0, 0, 12, "a private address"),
@@ -58,7 +57,7 @@ package struct AddressGuard: Sendable {
         Network(240, 0, 0, 0, 4, "a reserved address"),
     ]
 
-    /// By the upper 64 bits, the first that fits. The last ones are all that is not 2000::/3.
+    /// By the upper 64 bits; the first match counts. The last three are everything outside of 2000::/3.
     private static let refusedV6: [Network<UInt64>] = [
         Network(0x0000_0000_0000_0000, 64, "an unspecified or IPv4-compatible address"),
         Network(0x0064_FF9B_0001_0000, 48, "a local translation address"),
@@ -79,7 +78,7 @@ package struct AddressGuard: Sendable {
     ]
 }
 
-/// The addresses that begin with the same bits; of IPv6 their upper half.
+/// A network prefix; for IPv6 of the upper 64 bits.
 private struct Network<Bits: FixedWidthInteger & Sendable>: Sendable {
     let prefix: Bits
     let mask: Bits

@@ -10,8 +10,8 @@ extension Federation {
         #endif
     }
 
-    /// Whether a link's URL can be asked of whomever a stranger's domain names: of a host that nobody chose but that
-    /// domain, over https, with a digest and nothing else of whose picture it is.
+    /// Checks whether an upstream's URL is safe to send to a host that a foreign domain names: https, with a digest of
+    /// the address and nothing else that identifies the profile.
     func check(_ url: String, showsToken: Bool, proxy: String) throws(OriginError) {
         guard self == .libravatar else { return }
         func flaw(_ reason: String) -> OriginError { OriginError(key: "federation", reason: reason) }
@@ -23,35 +23,35 @@ extension Federation {
         guard url.lowercased().hasPrefix("https://"),
             ["/avatar/{profile_sha256}", "/avatar/{profile_md5}"].contains(path)
         else {
-            throw flaw("its url must be https:// and a host, then /avatar/{profile_sha256} or /avatar/{profile_md5}")
+            throw flaw("url must be https:// and a host, then /avatar/{profile_sha256} or /avatar/{profile_md5}")
         }
         guard !url.contains("{profile}"), !url.contains("{user}") else {
-            throw flaw("a domain chooses who is asked, so that its url must hold neither {profile} nor {user}")
+            throw flaw("url must not contain {profile} or {user}, because domains choose the hosts that receive it")
         }
         guard !showsToken else {
-            throw flaw("a domain chooses who is asked, so that no token is shown: write show-token = false")
+            throw flaw("it needs show-token = false, because domains choose the hosts that would receive the token")
         }
         guard proxy.isEmpty else {
-            throw flaw("an origin with a proxy asks no name server; leave one of the two out")
+            throw flaw("it cannot be combined with a proxy, which resolves names itself; remove one of them")
         }
     }
 
-    /// The domain to ask for whoever has the id; nil where the link's own URL is for it, as for what is no address.
+    /// The domain whose SRV records to query for a profile; nil if the profile is not a mail address.
     func domain(of profile: OpaqueID) -> String? {
         self == .libravatar ? MailDomain.domain(of: profile.asMailAddress) : nil
     }
 }
 
-/// The domain of a mail address, as DNS can be asked for it.
+/// The domain of a mail address, for DNS queries.
 package enum MailDomain {
-    /// Bytes. A name in DNS has 253, and what is put in front of this has 18 (``ServiceName``).
+    /// Maximum length in bytes: 253 of a DNS name, minus 18 of the service's prefix (``ServiceName``).
     static let longest = 235
     private static let longestLabel = 63
-    /// Names that are in no DNS, which must not be asked for them (RFC 6761, RFC 6762, RFC 7686).
+    /// Top-level names that must not be queried in DNS (RFC 6761, RFC 6762, RFC 7686).
     private static let notInDNS: Set<Substring> = ["local", "localhost", "invalid", "onion"]
 
-    /// Strict: other scripts are for their `xn--` form, and what is written otherwise is no domain.
-    /// - Parameter address: without blanks around it, in lower case.
+    /// The domain of an address; nil if it is invalid. Other scripts must be in their `xn--` form.
+    /// - Parameter address: in lower case, without surrounding blanks.
     static func domain(of address: [UInt8]) -> String? {
         guard let at = address.lastIndex(of: UInt8(ascii: "@")), at > address.startIndex else { return nil }
         let bytes = address[(at + 1)...]
@@ -59,13 +59,13 @@ package enum MailDomain {
         let domain = String(decoding: bytes, as: UTF8.self)
         let labels = domain.split(separator: ".", omittingEmptySubsequences: false)
         guard labels.count > 1, labels.allSatisfy({ isLabel($0.utf8) }), let top = labels.last,
-            // An IPv4 address, or something like it, ends in a number.
+            // The last label of an IPv4 address, or something like it, is a number.
             let first = top.utf8.first, !isDigit(first), isInDNS(domain)
         else { return nil }
         return domain
     }
 
-    /// - Parameter name: in lower case, without a dot at its end.
+    /// - Parameter name: in lower case, without a final dot.
     package static func isInDNS(_ name: String) -> Bool {
         !notInDNS.contains(name.split(separator: ".").last ?? "")
     }

@@ -1,12 +1,12 @@
 import Glibc
 
-/// An address without port or zone.
+/// An IP address without port or zone.
 package enum IPAddress: Hashable, Sendable {
     case v4(UInt32)
     case v6(UInt64, UInt64)
 
-    /// From the usual notations of RFC 4291 section 2.2 and dotted decimal; nil for anything else, also for other
-    /// spellings of numbers. Brackets and zones are not part of them.
+    /// Parses dotted decimal or a notation of RFC 4291 section 2.2; nil for anything else, such as other spellings of
+    /// numbers, brackets and zones.
     package init?(_ text: String) {
         var four = in_addr()
         var six = in6_addr()
@@ -19,7 +19,7 @@ package enum IPAddress: Hashable, Sendable {
         }
     }
 
-    /// From what libcurl says of an end of a connection, which may have a zone.
+    /// Parses libcurl's text for an end of a connection, which may have a zone.
     package init?(end text: String) { self.init(String(text.prefix { $0 != "%" })) }
 
     package init(_ six: in6_addr) {
@@ -32,7 +32,7 @@ package enum IPAddress: Hashable, Sendable {
 }
 
 extension IPAddress: CustomStringConvertible {
-    /// RFC 5952's form for IPv6, as the C library writes it.
+    /// IPv6 addresses are in the form of RFC 5952.
     package var description: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         switch self {

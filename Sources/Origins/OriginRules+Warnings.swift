@@ -1,38 +1,41 @@
 import CacheCore
 
 extension OriginRules {
-    /// What an origin can be configured to be and hardly is meant to be: each with its key, and what would be right.
-    /// - Throws: what ``validate(_:)`` throws.
+    /// Returns warnings about valid settings that are probably mistakes. Throws as ``validate(_:)`` does.
     package static func warnings(of origin: Origin) throws(OriginError) -> [OriginError] {
         let rules = try OriginRules(origin)
-        // Who is asked may be private only where the link, or the origin, may.
+        // Hosts that may have private addresses.
         let open = Set(rules.links.filter(\.allowsPrivateAddresses).map(\.template.authority))
         let hasProxy = !origin.proxy.isEmpty
         var warnings: [OriginError] = []
-        func judge(_ url: WebURL, _ key: String, _ place: String = "of the origin") {
+        func warn(_ url: WebURL, _ key: String, _ place: String = "in the origin") {
             guard let kind = refusal(of: url, hasProxy: hasProxy) else { return }
-            let remedy = "is never asked without allow-private-addresses = true \(place)"
-            warnings.append(OriginError(key: key, reason: "\(url.host) is \(kind), and \(remedy)"))
+            let remedy = "downloads fail without allow-private-addresses = true \(place)"
+            warnings.append(OriginError(key: key, reason: "\(url.host) is \(kind); \(remedy)"))
         }
         for (index, link) in rules.links.enumerated() {
             let key = index == 0 ? "url" : "then[\(index - 1)].url"
-            if !link.template.tellsPeopleApart {
-                let instead = index == 0 ? "" : "; fallback is for a picture of nobody"
+            if !link.template.distinguishesProfiles {
+                let instead = index == 0 ? "" : "; use fallback for an image without a profile"
                 warnings.append(
                     OriginError(
                         key: key,
-                        reason: "has no placeholder for whose picture it is, such as {profile}: all profiles get one"
-                            + instead))
+                        reason: "has no placeholder for the profile, such as {profile}; every profile gets the same "
+                            + "image\(instead)"))
             }
-            if !open.contains(link.template.authority) { judge(link.template.sample, key, "beside it") }
+            if !open.contains(link.template.authority) { warn(link.template.sample, key, "next to it") }
+        }
+        if origin.bindPassword != nil, !rules.links.contains(where: \.template.sample.scheme.isDirectory) {
+            let reason = "is not used, because no url begins with ldaps:// or ldap://"
+            warnings.append(OriginError(key: "bind", reason: reason))
         }
         if origin.allowPrivateAddresses { return warnings }
         for (index, prefix) in origin.allow.enumerated() {
             let url = try webURL(prefix, "allow")
-            if !open.contains(url.authority) { judge(url, "allow[\(index)]") }
+            if !open.contains(url.authority) { warn(url, "allow[\(index)]") }
         }
         if let endpoint = origin.tokenEndpoint {
-            judge(try webURL(endpoint.url, "token.endpoint"), "token.endpoint")
+            warn(try webURL(endpoint.url, "token.endpoint"), "token.endpoint")
         }
         return warnings
     }
@@ -45,8 +48,8 @@ extension OriginRules {
         }
     }
 
-    /// What ``AddressGuard`` has against the address that is written out, or that a name always stands for; nil for
-    /// nothing. Other names are asked when they are connected to. A proxy resolves all names itself.
+    /// Returns why ``AddressGuard`` refuses a literal address or `localhost`; nil if it does not. Other names are
+    /// checked when they are resolved, unless a proxy resolves them.
     private static func refusal(of url: WebURL, hasProxy: Bool) -> String? {
         if let address = url.address { return AddressGuard().refusal(of: address) }
         let isLoopback = url.host == "localhost" || url.host.hasSuffix(".localhost")

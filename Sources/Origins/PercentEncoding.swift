@@ -1,12 +1,12 @@
 import CacheCore
 import LinuxSupport
 
-/// A set of ASCII characters. Asked for each byte of each URL, so it is two words and not a table of hashes.
+/// A set of ASCII characters, as two words: it is used for each byte of each URL.
 package struct CharacterClass: Sendable {
     private var low: UInt64 = 0
     private var high: UInt64 = 0
 
-    /// Bytes that are no ASCII are left out.
+    /// Non-ASCII bytes are ignored.
     package init(_ characters: StaticString, and others: CharacterClass? = nil) {
         low = others?.low ?? 0
         high = others?.high ?? 0
@@ -25,21 +25,21 @@ package struct CharacterClass: Sendable {
 
 /// The character classes of RFC 3986.
 package enum Characters {
-    /// Section 2.3: what means the same encoded or not, and is therefore left as it is.
+    /// Section 2.3: characters that are never encoded.
     package static let unreserved = CharacterClass("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
     /// Section 3.3: `pchar` and the slash between segments.
     static let path = CharacterClass("!$&'()*+,;=:@/", and: unreserved)
     /// Section 3.4.
     static let query = CharacterClass("?", and: path)
-    /// What names of hosts in the web are made of, in lower case.
+    /// The characters of host names, in lower case.
     static let host = CharacterClass("abcdefghijklmnopqrstuvwxyz0123456789-._")
 }
 
-/// As RFC 3986 section 2.1 has it.
+/// RFC 3986 section 2.1 recommends upper case.
 private func upperCaseDigit(_ value: UInt8) -> UInt8 { value < 10 ? Hex.digit(value) : Hex.digit(value) & ~0x20 }
 
 extension [UInt8] {
-    /// Encodes every byte but those that are kept.
+    /// Appends bytes, percent-encoding all but those that are kept.
     package mutating func appendEncoded(
         _ bytes: some Sequence<UInt8>, keeping kept: CharacterClass = Characters.unreserved
     ) {
@@ -55,7 +55,7 @@ extension [UInt8] {
     }
 }
 
-/// Encodes what must be, decodes what need not be, and writes the digits in upper case (RFC 3986 section 6.2.2).
+/// Normalizes percent-encoding: only what must be encoded, with upper-case digits (RFC 3986 section 6.2.2).
 func normalizedEncoding(of text: String, keeping kept: CharacterClass) throws(CacheFailure) -> String {
     var result: [UInt8] = []
     result.reserveCapacity(text.utf8.count)
@@ -67,16 +67,16 @@ func normalizedEncoding(of text: String, keeping kept: CharacterClass) throws(Ca
         }
         guard let high = bytes.next().flatMap(Hex.value), let low = bytes.next().flatMap(Hex.value)
         else {
-            throw .invalid("a percent sign in a URL is followed by two hexadecimal digits")
+            throw .invalid("a percent sign in a URL must be followed by two hexadecimal digits")
         }
         result.appendEncoded(CollectionOfOne(high << 4 | low))
     }
     return String(decoding: result, as: UTF8.self)
 }
 
-/// RFC 3986 section 5.2.4, for a path that begins with a slash; an empty one becomes a slash.
+/// RFC 3986 section 5.2.4, for a path that begins with a slash. An empty path becomes a slash.
 func removingDotSegments(_ path: String) -> String {
-    // Most paths have none, and are what they are.
+    // Most paths have none.
     guard path.isEmpty || path.contains("/.") else { return path }
     var kept: [Substring] = []
     let segments = path.split(separator: "/", omittingEmptySubsequences: false).dropFirst()

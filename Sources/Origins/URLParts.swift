@@ -1,12 +1,12 @@
 import CacheCore
 
-/// The parts of an absolute http or https URL, as they are written.
+/// The parts of an absolute URL, not normalized.
 package struct URLParts {
     package var scheme: String
     package var hasUser: Bool
     package var host: String
     package var hasZone: Bool
-    /// Digits; nil for the scheme's own.
+    /// Digits; nil for the default port.
     package var port: String?
     package var path: String
     package var query: String
@@ -18,19 +18,17 @@ package struct URLParts {
         (self.port, self.path, self.query) = (port, path, query)
     }
 
-    /// Takes a URL apart by RFC 3986 section 3, and what is not written so is refused: other parsers guess at it, each
-    /// in its own way, and a guess may lead to another host.
-    ///
-    /// - Parameter text: has passed ``WebURL/checkBytes(of:)``.
-    init(_ text: String) throws(CacheFailure) {
+    /// Parses a URL strictly by RFC 3986 section 3. Parsers interpret invalid URLs differently, and an interpretation
+    /// may lead to another host. The text has passed ``WebURL/checkBytes(of:)``.
+    init(_ text: String, orDirectory: Bool) throws(CacheFailure) {
         let text = text.utf8
         guard let colon = text.firstIndex(of: UInt8(ascii: ":")), text[colon...].starts(with: "://".utf8) else {
             throw Self.notAbsolute
         }
         scheme = Self.string(text[..<colon])
         guard Self.isScheme(text[..<colon]) else { throw Self.notAbsolute }
-        // Before anything else of it is looked at: what it means is the scheme's to say.
-        guard WebURL.Scheme(rawValue: scheme.lowercased()) != nil else { throw WebURL.notOfTheWeb }
+        // Checked first, because the scheme defines the meaning of the rest.
+        _ = try WebURL.Scheme(scheme, orDirectory: orDirectory)
         var rest = text[colon...].dropFirst(3)
         rest = rest.prefix { $0 != UInt8(ascii: "#") }
         let authority = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
@@ -43,7 +41,7 @@ package struct URLParts {
         let end: Substring.UTF8View.Index
         if authority.first == UInt8(ascii: "[") {
             guard let bracket = authority.firstIndex(of: UInt8(ascii: "]")) else {
-                throw .invalid("the host of a URL begins with a bracket that is never closed")
+                throw .invalid("missing ] after the IPv6 address of a URL")
             }
             end = authority.index(after: bracket)
         } else {
@@ -53,8 +51,8 @@ package struct URLParts {
         hasZone = host.hasPrefix("[") && host.contains("%")
         let port = authority[end...]
         guard hasUser || port.isEmpty || port.first == UInt8(ascii: ":") && port.dropFirst().allSatisfy(Self.isDigit)
-        else { throw .invalid("the port of a URL is a number from 1 to 65535, behind the host and a colon") }
-        // None behind the colon is as if there were no colon (section 3.2.3).
+        else { throw .invalid("the host of a URL may be followed only by a colon and a port from 1 to 65535") }
+        // An empty port means the default port (section 3.2.3).
         self.port = port.count > 1 ? Self.string(port.dropFirst()) : nil
     }
 

@@ -1,19 +1,19 @@
 import CacheCore
 
-/// An absolute http or https URL in one form: equal URLs are equal strings.
+/// A normalized absolute http or https URL: equal URLs are equal strings. Templates of origins may also use LDAP.
 ///
-/// Scheme and host are in lower case, IPv4 addresses are dotted decimal, the default port, the fragment and the dot of
-/// a fully qualified host are gone, dot segments are resolved (also those written with %2E), and percent-encoding is as
-/// RFC 3986 section 6.2.2 would have it: upper-case digits, encoded what must be and nothing else.
+/// Scheme and host are in lower case, IPv4 addresses in dotted decimal. The default port, the fragment and the final
+/// dot of the host are removed. Dot segments are resolved, including those with %2E. Percent-encoding follows RFC 3986
+/// section 6.2.2: upper-case digits, and only where needed.
 ///
-/// What takes it apart is strict (``URLParts``), so that the daemon needs no libcurl. The fetcher has libcurl's own
-/// parser do it again: what is connected to is what was judged.
+/// The parser is strict (``URLParts``), and the daemon needs no libcurl. The fetcher parses again with libcurl, so that
+/// the URL that was checked is the one that is connected to.
 package struct WebURL: Hashable, Sendable {
-    /// Bytes that a URL may have, but for that of a redirect (``DownloadTarget/longestRedirect``).
+    /// Maximum length in bytes, except for redirects (``DownloadTarget/longestRedirect``).
     package static let longest = 2048
 
     package let scheme: Scheme
-    /// Lower case; an IPv6 address is in brackets.
+    /// In lower case; an IPv6 address is in brackets.
     package let host: String
     package let port: UInt16
     /// Begins with a slash.
@@ -21,25 +21,44 @@ package struct WebURL: Hashable, Sendable {
     package let query: String?
 
     package enum Scheme: String, Sendable {
-        case http, https
+        case http, https, ldap, ldaps
 
-        var defaultPort: UInt16 { self == .http ? 80 : 443 }
+        /// LDAP is for templates of origins, not for URLs of clients or redirects.
+        package var isDirectory: Bool { self == .ldap || self == .ldaps }
+
+        var defaultPort: UInt16 {
+            switch self {
+            case .http: 80
+            case .https: 443
+            case .ldap: 389
+            case .ldaps: 636
+            }
+        }
+
+        init(_ text: String, orDirectory: Bool) throws(CacheFailure) {
+            guard let scheme = Self(rawValue: text.lowercased()), orDirectory || !scheme.isDirectory else {
+                throw WebURL.notOfTheWeb
+            }
+            self = scheme
+        }
     }
 
-    /// - Throws: `invalid` for what is no such URL; `denied` for one made to be mistaken or to lead out of the web.
-    package init(_ text: String) throws(CacheFailure) {
+    /// - Parameter orDirectory: whether ldap and ldaps are also permitted.
+    /// - Throws: `invalid` for a malformed URL; `denied` for another scheme, a password or a backslash.
+    package init(_ text: String, orDirectory: Bool = false) throws(CacheFailure) {
         try Self.checkBytes(of: text)
-        try self.init(URLParts(text))
+        try self.init(URLParts(text, orDirectory: orDirectory), orDirectory: orDirectory)
     }
 
-    /// The one form of a URL that was taken apart: by our own parser, or by libcurl's. Whatever was not looked at in
-    /// the text as a whole (``checkBytes(of:)``) is looked at here.
-    package init(_ parts: URLParts, longest: Int = Self.longest) throws(CacheFailure) {
-        guard let scheme = Scheme(rawValue: parts.scheme.lowercased()) else { throw Self.notOfTheWeb }
-        guard !parts.hasUser else { throw .denied("a URL must not hold a user name or a password") }
+    /// Normalizes the parts of a URL, from ``URLParts`` or libcurl's parser. Its text has passed ``checkBytes(of:)``.
+    package init(
+        _ parts: URLParts, longest: Int = Self.longest, orDirectory: Bool = false
+    ) throws(CacheFailure) {
+        let scheme = try Scheme(parts.scheme, orDirectory: orDirectory)
+        guard !parts.hasUser else { throw .denied("a URL must not contain a user name or a password") }
         let number = parts.port.map { UInt16($0) } ?? scheme.defaultPort
-        guard let port = number, port > 0 else { throw .invalid("the port of a URL is a number from 1 to 65535") }
-        guard !parts.hasZone else { throw .invalid("an IPv6 address in a URL must not name a zone") }
+        guard let port = number, port > 0 else { throw .invalid("the port of a URL must be a number from 1 to 65535") }
+        guard !parts.hasZone else { throw .invalid("an IPv6 address in a URL must not have a zone") }
         self.scheme = scheme
         self.port = port
         host = try Self.normalized(host: parts.host)
@@ -49,20 +68,20 @@ package struct WebURL: Hashable, Sendable {
         guard string.utf8.count <= longest else { throw Self.tooLong(longest) }
     }
 
-    /// What no URL has, whoever takes it apart.
+    /// Checks the length and the bytes of a URL before it is parsed.
     package static func checkBytes(of text: String, longest: Int = Self.longest) throws(CacheFailure) {
         guard text.utf8.count <= longest else { throw tooLong(longest) }
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else {
-            throw .invalid("a URL must not hold blanks or control characters")
+            throw .invalid("a URL must not contain blanks or control characters")
         }
-        // Some parsers read it as a slash and see another host than others do.
-        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .denied("a URL must not hold a backslash") }
+        // Some parsers treat it as a slash and see another host.
+        guard !text.utf8.contains(UInt8(ascii: "\\")) else { throw .denied("a URL must not contain a backslash") }
     }
 
-    package static let notOfTheWeb = CacheFailure.denied("only http and https URLs are fetched")
+    package static let notOfTheWeb = CacheFailure.denied("the scheme of a URL must be http or https")
 
-    /// Another URL of the same scheme, host and port.
-    /// - Parameter rest: its path and query, in the one form already; begins with a slash.
+    /// A URL with the scheme, host and port of another.
+    /// - Parameter rest: normalized path and query, beginning with a slash.
     package init(at base: WebURL, _ rest: Substring) {
         let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?"))
         (scheme, host, port) = (base.scheme, base.host, base.port)
@@ -72,12 +91,12 @@ package struct WebURL: Hashable, Sendable {
 
     package var string: String { authority + path + (query.map { "?" + $0 } ?? "") }
 
-    /// Scheme, host, and the port where it is not the scheme's own: where a request is sent.
+    /// Scheme, host, and the port unless it is the default.
     package var authority: String { "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)") }
 
-    /// The ``authority`` of a URL that is in the one form already, without taking it apart.
+    /// The ``authority`` of a normalized URL, without parsing it.
     package static func authority(ofNormalized text: String) -> String {
-        // The third slash ends it.
+        // It ends at the third slash.
         var slashes = 0
         let end = text.utf8.firstIndex { byte in
             if byte == UInt8(ascii: "/") { slashes += 1 }
@@ -86,42 +105,41 @@ package struct WebURL: Hashable, Sendable {
         return end.map { String(text[..<$0]) } ?? text
     }
 
-    /// The parts of the path between its slashes.
     package var segments: [Substring] { path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) }
 
-    /// The address that the host is written as, nil if it is a name.
+    /// nil if the host is a name.
     package var address: IPAddress? { IPAddress(host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host) }
 
-    private static func tooLong(_ longest: Int) -> CacheFailure { .invalid("a URL is at most \(longest) bytes") }
-    /// Bytes that the name of a host may have: no longer one is in DNS, and sentences name it.
+    private static func tooLong(_ longest: Int) -> CacheFailure { .invalid("a URL must have at most \(longest) bytes") }
+    /// Maximum length of a host name in bytes, as in DNS. Error messages contain it.
     private static let longestHost = 255
 
     private static func normalized(host: String) throws(CacheFailure) -> String {
-        // ASCII letters alone: in Unicode the sign of the kelvin has a plain k for its lower case.
+        // ASCII letters only: in Unicode, the lower case of the Kelvin sign is a plain k.
         var host = String(decoding: host.utf8.map(\.asciiLowercased), as: UTF8.self)
         if host.hasPrefix("[") {
-            // In the one spelling of RFC 5952.
             guard host.hasSuffix("]"), let address = IPAddress(String(host.dropFirst().dropLast())), case .v6 = address
             else {
-                throw .invalid("the host of a URL is no IPv6 address though it is in brackets")
+                throw .invalid("the host of a URL in brackets must be an IPv6 address")
             }
             return "[\(address)]"
         }
         if host.hasSuffix(".") { host.removeLast() }
         guard host.utf8.count <= longestHost else {
-            throw .invalid("the host of a URL is at most \(longestHost) bytes")
+            throw .invalid("the host of a URL must have at most \(longestHost) bytes")
         }
         guard !host.isEmpty, !host.hasPrefix("."), !host.hasSuffix("."), !host.contains("..") else {
-            throw .invalid("the host of a URL is missing, or a label of it is")
+            throw .invalid("the host of a URL is empty or has an empty label")
         }
         guard host.utf8.allSatisfy({ Characters.host.contains($0) }) else {
             throw .invalid(
-                "the host of a URL is letters, digits, dots, hyphens and underscores (other scripts in their xn-- form)"
+                "the host of a URL must consist of letters, digits, dots, hyphens and underscores; "
+                    + "write other scripts in their xn-- form"
             )
         }
-        // libcurl turns other spellings of an IPv4 address into dotted decimal; ours leaves them for this to refuse.
+        // libcurl converts other spellings of an IPv4 address; the strict parser rejects them here.
         guard IPAddress(host) != nil || !Self.isNumber(host.split(separator: ".").last ?? "") else {
-            throw .invalid("a host whose last label is a number is an IPv4 address in dotted decimal")
+            throw .invalid("a host whose last label is a number must be an IPv4 address in dotted decimal")
         }
         return host
     }

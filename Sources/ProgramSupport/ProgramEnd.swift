@@ -1,12 +1,12 @@
 import Glibc
 import LinuxSupport
 
-/// Says on standard error why a program cannot go on, and exits with 1: at once, since a start that fails may have
-/// threads that run. exit(3) would take away under them what libraries give back in the end, as OpenSSL does, and a
-/// segmentation fault is no reason.
-/// - Parameter journalStream: what systemd has set as JOURNAL_STREAM.
+/// Writes an error to standard error and exits with 1.
+///
+/// Calls _exit(2): exit(3) runs the cleanup of libraries such as OpenSSL, which crashes threads that still use them.
+/// - Parameter journalStream: JOURNAL_STREAM of the environment.
 public func failProgram(_ program: String, _ reason: String, journalStream: String?) -> Never {
-    let isJournal = Journal.isBehind(STDERR_FILENO, journalStream)
+    let isJournal = Journal.isConnected(STDERR_FILENO, to: journalStream)
     StandardError().write(Journal.lines("\(program): \(reason)", .error, toJournal: isJournal))
     fflush(nil)
     _exit(1)

@@ -1,22 +1,21 @@
 import LinuxSupport
 
-/// One key of the configuration: its name, what values it takes and where they go.
-///
-/// Only the list of all settings knows the names: reading, unknown keys and what a reload compares go by it.
+/// One key of a configuration: its name, its values and the property that holds them. A program declares its keys in
+/// one list of settings, which reading, unknown keys and reloads use.
 public struct Setting<Root>: Sendable {
-    /// Relative to `Root`, as in `limits.image`.
+    /// The key relative to `Root`, as in `limits.image`.
     public let name: String
-    /// Whether a reload takes over a change.
+    /// Whether a reload applies a change.
     public let isReloadable: Bool
-    /// What it is bounded by, settings of the same list that have bounds of their own before it.
+    /// Settings of the same list that limit this one. A setting with bounds of its own precedes those it limits.
     public let bounds: [SettingBound]
-    /// Reads a value into its field. Throws a ``SettingError``.
+    /// Reads a value into the property.
     public let read: @Sendable (TOMLNode, inout Root) throws(SettingError) -> Void
     /// See ``SettingParser/caution``.
     public let caution: @Sendable (TOMLNode) -> String?
     /// Copies the value from one root into another.
     public let copy: @Sendable (Root, inout Root) -> Void
-    /// nil for what is no number.
+    /// nil for values that are not numbers.
     fileprivate let number: Number?
 
     fileprivate struct Number: Sendable {
@@ -26,29 +25,27 @@ public struct Setting<Root>: Sendable {
     }
 
     public init<Value: Sendable>(
-        _ name: String, _ field: any WritableKeyPath<Root, Value> & Sendable, _ kind: SettingParser<Value>,
+        _ name: String, _ property: any WritableKeyPath<Root, Value> & Sendable, _ parser: SettingParser<Value>,
         _ bounds: [SettingBound] = [], isReloadable: Bool = false
     ) {
-        self.name = name
-        self.isReloadable = isReloadable
-        self.bounds = bounds
-        self.read = { node, root throws(SettingError) in root[keyPath: field] = try kind.read(node) }
-        self.caution = kind.caution
-        self.copy = { $1[keyPath: field] = $0[keyPath: field] }
-        self.number = kind.number.map { number in
+        (self.name, self.isReloadable, self.bounds) = (name, isReloadable, bounds)
+        self.read = { node, root throws(SettingError) in root[keyPath: property] = try parser.read(node) }
+        self.caution = parser.caution
+        self.copy = { $1[keyPath: property] = $0[keyPath: property] }
+        self.number = parser.number.map { number in
             Number(
-                amount: { number.amount($0[keyPath: field]) }, set: { $1[keyPath: field] = number.value($0) },
+                amount: { number.amount($0[keyPath: property]) }, set: { $1[keyPath: property] = number.value($0) },
                 text: number.text)
         }
     }
 }
 
-/// Another number that a number cannot be more than.
+/// A setting that is the upper bound of another one.
 public struct SettingBound: Sendable {
     public let name: String
-    /// What the number must stay below the other by.
+    /// The minimum difference between the two.
     public var margin = 0
-    /// Whether the other one, where only its default is in the way, gives way.
+    /// Whether the bound is raised if it has its default.
     public var isRaised = false
 
     public static func atMost(_ name: String, raisingIt: Bool = false) -> Self {
@@ -57,33 +54,30 @@ public struct SettingBound: Sendable {
     public static func below(_ name: String) -> Self { Self(name: name, margin: 1) }
 }
 
-/// Reads a table by a list of settings, and collects all that is wrong.
+/// Reads a table according to a list of settings, and collects all errors.
 public struct SettingReader<Root> {
     public let settings: [Setting<Root>]
-    /// What stands before the names of the settings in messages: `origins.default.`, or nothing.
+    /// The prefix of keys in messages, as in `origins.default.`; empty for none.
     public var prefix: String
-    /// A top-level table that somebody else reads.
+    /// A top-level table that the caller reads.
     public var ignoring: String?
-    /// Where all keys are listed.
+    /// The document that lists all keys.
     public var manual: String
     public private(set) var problems: [ConfigurationError.Problem] = []
-    /// What is allowed, and probably a mistake.
+    /// Valid values that are probably mistakes.
     public private(set) var warnings: [ConfigurationError.Problem] = []
-    /// Names of the settings and sections that the table has.
+    /// Names of the settings and sections in the table.
     public private(set) var found: Set<String> = []
 
     public init(
         settings: [Setting<Root>], prefix: String = "", ignoring: String? = nil, manual: String = "thumbcached.toml(5)"
     ) {
-        self.settings = settings
-        self.prefix = prefix
-        self.ignoring = ignoring
-        self.manual = manual
+        (self.settings, self.prefix, self.ignoring, self.manual) = (settings, prefix, ignoring, manual)
     }
 
-    /// Reads a whole file. What is not TOML becomes a problem, as wrong values do; where it cannot be told what was
-    /// meant, no value is read.
-    /// - Returns: the document; empty where no value was read.
+    /// Reads a whole file. Lines that are not TOML are problems, like invalid values. If the meaning of such a line is
+    /// unclear, no value is read.
+    /// - Returns: the document; empty if no value was read.
     @discardableResult
     public mutating func read(text: String, into root: inout Root) -> [String: TOMLNode] {
         let document = TOMLRepair(text)
@@ -104,25 +98,23 @@ public struct SettingReader<Root> {
                         warnings.append(.init(key: prefix + name, sentence: sentence))
                     }
                 } catch {
-                    for flaw in error.flaws { complain(name + flaw.keySuffix, flaw.sentence) }
+                    for flaw in error.flaws { addProblem(name + flaw.keySuffix, flaw.sentence) }
                 }
             } else if settings.contains(where: { $0.name.hasPrefix(name + ".") }) {
                 if case .table(let inner) = node {
                     found.insert(name)
                     read(inner, under: name + ".", into: &root)
                 } else {
-                    complain(name, "is \(node.typeName), but it is a section: write [\(prefix)\(name)]")
+                    addProblem(name, "is \(node.typeName), but must be a section: write [\(prefix)\(name)]")
                 }
             } else {
-                complain(name, unknownKey(name))
+                addProblem(name, unknownKey(name))
             }
         }
     }
 
-    /// Brings the defaults into line with what is set, and names what is set and contradicts itself.
-    ///
-    /// A default gives way, so that `quota = "16MiB"` alone is a whole configuration; a value that somebody wrote
-    /// is never changed behind their back.
+    /// Adapts defaults to their bounds, so that `quota = "16MiB"` alone is a valid configuration, and reports values of
+    /// the file that contradict each other. A value in the file is never changed.
     public mutating func reconcile(_ root: inout Root) {
         for setting in settings {
             for bound in setting.bounds {
@@ -138,7 +130,7 @@ public struct SettingReader<Root> {
                 } else {
                     let words = bound.margin == 0 ? "more" : "not less"
                     let limit = other.text(other.amount(root)) + (isDefault ? ", the default" : "")
-                    complain(
+                    addProblem(
                         setting.name,
                         "\(number.text(amount)) is \(words) than \(prefix)\(bound.name) (\(limit)): "
                             + "lower the one or raise the other")
@@ -147,7 +139,7 @@ public struct SettingReader<Root> {
         }
     }
 
-    public mutating func complain(_ name: String, _ sentence: String) {
+    public mutating func addProblem(_ name: String, _ sentence: String) {
         problems.append(.init(key: prefix + name, sentence: sentence))
     }
 
@@ -155,22 +147,30 @@ public struct SettingReader<Root> {
         let sections = settings.compactMap { $0.name.split(separator: ".").dropLast().joined(separator: ".") }
         let known = Set(settings.map(\.name) + sections.filter { !$0.isEmpty } + [ignoring].compactMap { $0 })
         guard let close = closestWord(to: name, among: known) else {
-            return "unknown key; \(manual) lists all that there are"
+            return "unknown key; \(manual) lists all keys"
         }
         return "unknown key; did you mean \(prefix)\(close)?"
     }
 }
 
-// MARK: What is wrong
+/// Returns the text of a configuration file; nil if it is missing and may be. A file of more than 1 MiB is an error,
+/// since it was named by mistake.
+public func readConfiguration(_ path: String, mayBeMissing: Bool) throws(ConfigurationError) -> String? {
+    do throws(PlainFileError) {
+        return try readTextFile(path, limit: 1 << 20)
+    } catch {
+        if error.isMissing, mayBeMissing { return nil }
+        throw ConfigurationError(file: path, problems: [.init(key: nil, sentence: "\(error)")])
+    }
+}
 
-/// A configuration that cannot be used: everything that is wrong with it, so that one look mends it all.
 public struct ConfigurationError: Error, Equatable, CustomStringConvertible {
-    /// Path of the file as it was named; empty when no file was read.
+    /// The path that was given; empty if no file was read.
     public let file: String
     /// At least one.
     public let problems: [Problem]
 
-    /// - Parameter problems: of a line that was repaired and whose value is wrong as well, only the latter is kept.
+    /// - Parameter problems: if a line was repaired and its value is invalid, too, only the latter problem is kept.
     public init(file: String, problems: [Problem]) {
         self.file = file
         let ofValues = Set(problems.filter { $0.line == nil }.compactMap(\.key))
@@ -184,11 +184,11 @@ public struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     }
 
     public struct Problem: Error, Equatable {
-        /// Line in the file, from 1; known only of what is no TOML.
+        /// Line in the file, from 1; nil unless the line is not TOML.
         public var line: Int?
-        /// Full name such as `origins.default.timeout`; nil where the fault is not in a key.
+        /// Full key such as `origins.default.timeout`; nil if the problem concerns the file.
         public var key: String?
-        /// What is wrong and what would be right.
+        /// The problem and what would be valid.
         public var sentence: String
 
         public init(line: Int? = nil, key: String?, sentence: String) {
@@ -196,7 +196,7 @@ public struct ConfigurationError: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    /// One line for each problem: `FILE:LINE: KEY: SENTENCE`, without the parts that are not known.
+    /// One line for each problem: `FILE:LINE: KEY: SENTENCE`, without unknown parts.
     public var description: String {
         problems.map { problem in
             let line = problem.line.map { ":\($0)" } ?? ""
@@ -206,10 +206,8 @@ public struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// What a value has against it: one thing, but for lists and tables. Whoever knows the key and the file makes a
-/// ``ConfigurationError/Problem`` of each.
+/// An invalid value. ``SettingReader`` adds the key to make a ``ConfigurationError/Problem`` of each flaw.
 public struct SettingError: Error, Equatable {
-    /// At least one.
     public let flaws: [Flaw]
 
     public init(_ flaws: [Flaw]) { self.flaws = flaws }
@@ -218,7 +216,7 @@ public struct SettingError: Error, Equatable {
 
     public struct Flaw: Equatable, Sendable {
         public let sentence: String
-        /// What to add to the key's name: `[2]` for the third element of a list.
+        /// Appended to the key: `[2]` for the third element of a list.
         public let keySuffix: String
 
         public init(_ sentence: String, keySuffix: String = "") {

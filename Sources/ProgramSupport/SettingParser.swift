@@ -1,12 +1,12 @@
 import Glibc
 import LinuxSupport
 
-/// What values a key takes: reads one from a document, or says what is wrong with it and what would be right.
+/// Reads the value of a key, or throws an error that states what would be valid.
 public struct SettingParser<Value>: Sendable {
     public let read: @Sendable (TOMLNode) throws(SettingError) -> Value
-    /// Of numbers, which can bound each other.
+    /// Conversions of a number, which can be bounded by another one; nil for other values.
     public var number: Number?
-    /// Returns a warning about a value that was read; nil if there is nothing to warn of.
+    /// Returns a warning about a valid value; nil for none.
     public var caution: @Sendable (TOMLNode) -> String? = { _ in nil }
 
     public init(
@@ -18,11 +18,10 @@ public struct SettingParser<Value>: Sendable {
     public struct Number: Sendable {
         public let amount: @Sendable (Value) -> Int
         public let value: @Sendable (Int) -> Value
-        /// As a file writes it.
         public let text: @Sendable (Int) -> String
     }
 
-    /// The same values with a further rule: `check` returns what is wrong, nil where nothing is.
+    /// Adds a check, which returns the error of an invalid value.
     public func checked(_ check: @escaping @Sendable (Value) -> String?) -> SettingParser {
         map { value throws(SettingError) in
             if let sentence = check(value) { throw SettingError(sentence) }
@@ -30,18 +29,15 @@ public struct SettingParser<Value>: Sendable {
         }
     }
 
-    /// The same values in another type. `transform` throws for those that it has none for.
     public func map<Other>(
         _ transform: @escaping @Sendable (Value) throws(SettingError) -> Other
     ) -> SettingParser<Other> {
         SettingParser<Other> { node throws(SettingError) in try transform(try read(node)) }
     }
 
-    /// A value that may be left out; never read as nil.
+    /// A parser for a property whose default is nil.
     public func optional() -> SettingParser<Value?> { map { value throws(SettingError) in value } }
 }
-
-// MARK: Numbers
 
 extension SettingParser where Value: FixedWidthInteger & Sendable {
     private static func number(
@@ -85,7 +81,7 @@ extension SettingParser where Value: FixedWidthInteger & Sendable {
             let text = try string(node, as: expected)
             guard let amount = quantity.parse(text) else {
                 let units = "\(quantity.unitNames), as in \"\(quantity.example)\""
-                let fault = text.hasPrefix("-") ? "negative" : "no \(quantity.name)"
+                let fault = text.hasPrefix("-") ? "negative" : "not a valid \(quantity.name)"
                 throw SettingError("\(quoted(text)) is \(fault): write a whole number with \(units)")
             }
             if amount == 0, isZeroAllowed { return 0 }
@@ -101,12 +97,11 @@ extension SettingParser where Value: FixedWidthInteger & Sendable {
         }
     }
 
-    /// Whole seconds, from none to ten years: ages are counted in seconds.
+    /// Whole seconds, from 0 to ten years.
     public static var seconds: Self {
         var seconds: Self = SettingParser<Int>.time(0...3650 * 86_400_000).map { value throws(SettingError) in
             guard value % 1000 == 0 else {
-                throw SettingError(
-                    "\"\(Quantity.time.format(value))\" is not a whole number of seconds, and ages are counted so")
+                throw SettingError("\"\(Quantity.time.format(value))\" is not a whole number of seconds")
             }
             return Value(clamping: value / 1000)
         }
@@ -115,8 +110,6 @@ extension SettingParser where Value: FixedWidthInteger & Sendable {
         return seconds
     }
 }
-
-// MARK: Words
 
 extension SettingParser<Bool> {
     public static var flag: Self {
@@ -144,19 +137,26 @@ extension SettingParser<String> {
         }
     }
 
-    /// What begins with http:// or https:// and goes on. The value may hold a password: it is not repeated.
-    public static var webURL: Self {
+    /// An http or https URL with a host. Messages omit it, since it may contain a password.
+    public static var webURL: Self { url(["http://", "https://"], "http:// or https://") }
+
+    /// The same, also with LDAP.
+    public static var originURL: Self {
+        url(["http://", "https://", "ldap://", "ldaps://"], "http://, https://, ldap:// or ldaps://")
+    }
+
+    private static func url(_ schemes: [String], _ valid: String) -> Self {
         text.checked { url in
-            for scheme in ["http://", "https://"] where url.lowercased().hasPrefix(scheme) {
+            for scheme in schemes where url.lowercased().hasPrefix(scheme) {
                 if let next = url.dropFirst(scheme.count).first, !"/?#".contains(next) { return nil }
             }
-            return "is not a URL that begins with http:// or https:// and names a host"
+            return "is not a URL that begins with \(valid) and names a host"
         }
     }
 }
 
 extension SettingParser<Secret?> {
-    /// The secret in a file, without the line break that editors put at its end. What is in the file is in no error.
+    /// The secret in a file, without a final line break. Errors contain nothing of the file.
     public static var secretFile: Self {
         var kind = secretInFile
         kind.caution = { node in
@@ -164,7 +164,7 @@ extension SettingParser<Secret?> {
             guard case .string(let path) = node, stat(path, &status) == 0, status.st_mode & 0o004 != 0 else {
                 return nil
             }
-            return "\(quoted(path)) holds a secret, and every account may read it: take that away with chmod o-rwx"
+            return "\(quoted(path)) contains a secret and every account can read it; run chmod o-rwx on the file"
         }
         return kind
     }
@@ -173,7 +173,7 @@ extension SettingParser<Secret?> {
         SettingParser<String>.path().map { path throws(SettingError) in
             var bytes: [UInt8]
             do throws(PlainFileError) {
-                // More is something else, named by mistake.
+                // A larger file is not a client secret.
                 bytes = try readPlainFile(path, limit: 4 << 10)
             } catch {
                 throw SettingError("\(quoted(path)) \(error)")
@@ -181,10 +181,10 @@ extension SettingParser<Secret?> {
             defer { bytes.wipe() }
             let secret = bytes.withoutLineBreak
             guard !secret.isEmpty else {
-                throw SettingError("\(quoted(path)) is empty; it has to hold the secret")
+                throw SettingError("\(quoted(path)) is empty; it must contain the secret")
             }
             guard !secret.contains(where: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) else {
-                throw SettingError("\(quoted(path)) has several lines; it has to hold the secret on one line")
+                throw SettingError("\(quoted(path)) has several lines; it must contain only the secret, on one line")
             }
             return Secret(secret)
         }
@@ -192,7 +192,7 @@ extension SettingParser<Secret?> {
 }
 
 extension SettingParser where Value: CaseIterable & RawRepresentable & Sendable, Value.RawValue == String {
-    /// One of a few words.
+    /// One of the enumeration's words.
     public static var word: Self {
         Self { node throws(SettingError) in
             let list = Value.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
@@ -200,7 +200,7 @@ extension SettingParser where Value: CaseIterable & RawRepresentable & Sendable,
             if let match = Value(rawValue: text) { return match }
             let meant = closestWord(to: text.lowercased(), among: Value.allCases.map(\.rawValue))
             throw SettingError(
-                "\(quoted(text)) is none of \(list)" + (meant.map { "; did you mean \"\($0)\"?" } ?? ""))
+                "\(quoted(text)) is not one of \(list)" + (meant.map { "; did you mean \"\($0)\"?" } ?? ""))
         }
     }
 }

@@ -4,14 +4,12 @@ import Logging
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 
-/// Log records on standard error: one line, one write. Handed to each logger; nothing is registered globally.
+/// Writes log records to standard error, each as one line in one write.
 ///
-/// To the journal (systemd sets JOURNAL_STREAM) a line begins with its priority as `<6>` and has no time, since the
-/// journal keeps its own (sd-daemon(3)); anywhere else it begins with the time. The rest is logfmt:
-/// `level=info message="…" key=value`.
+/// with its priority as `<6>` (sd-daemon(3)); otherwise with the time.
 public struct StructuredLog: LogHandler {
     let label: String
-    /// The least level that is written. Asked anew for each record, so that a reload takes effect on every logger.
+    /// Returns the lowest level that is written. Called for each record, so that a reload affects every logger.
     let threshold: @Sendable () -> Logger.Level
     let isJournal: Bool
     var output = StandardError()
@@ -19,12 +17,12 @@ public struct StructuredLog: LogHandler {
     var clock: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_REALTIME) }
     public var metadata: Logger.Metadata = [:]
     public var metadataProvider: Logger.MetadataProvider?
-    /// Set on this logger alone.
+    /// The level of this logger; nil for the threshold.
     var ownLevel: Logger.Level?
 
     private let limit = NIOLockedValueBox(LineLimit<String>(most: most))
 
-    /// Lines of the same message in a minute. What is asked for by `debug` or `trace` has no limit.
+    /// Lines of the same message in a minute. Debug and trace messages have no limit.
     static var most: Int { 100 }
 
     public init(
@@ -35,7 +33,6 @@ public struct StructuredLog: LogHandler {
         self.metadataProvider = metadataProvider
     }
 
-    /// The threshold, until a level is set on this logger alone.
     public var logLevel: Logger.Level {
         get { ownLevel ?? threshold() }
         set { ownLevel = newValue }
@@ -51,8 +48,8 @@ public struct StructuredLog: LogHandler {
         guard event.level >= .info else { return output.write(line(event.level, message, metadata(of: event))) }
         let (isWritten, unwritten) = limit.withLockedValue { $0.count(message, at: clock() / 1_000_000_000) }
         for (message, count) in unwritten {
-            let fields: Logger.Metadata = ["of": "\(message)", "unwritten": "\(count)"]
-            output.write(line(.notice, "more of this than was written", fields))
+            let fields: Logger.Metadata = ["suppressed_message": "\(message)", "count": "\(count)"]
+            output.write(line(.notice, "log messages suppressed", fields))
         }
         if isWritten { output.write(line(event.level, message, metadata(of: event))) }
     }
@@ -76,18 +73,18 @@ public struct StructuredLog: LogHandler {
     }
 }
 
-/// Standard error, or what a test takes for it.
+/// Standard error, or another descriptor in tests.
 public struct StandardError: Sendable {
     private let descriptor: CInt
 
     public init(descriptor: CInt = STDERR_FILENO) { self.descriptor = descriptor }
 
-    /// Writes all of a text in one call where the system takes it at once, so that lines of several threads do not mix.
+    /// Writes the text in one call if possible, so that lines of several threads do not mix.
     public func write(_ text: String) {
         do throws(SystemError) {
             try writeAll(Array(text.utf8), to: descriptor)
         } catch {
-            // There is nobody left to tell.
+            // There is no other place to report the error.
         }
     }
 }
@@ -106,9 +103,9 @@ extension Logger.Level {
     }
 }
 
-/// logfmt: `key=value key="a value"`, on one line whatever the values hold.
+/// Formats logfmt: `key=value key="a value"`, always on one line.
 enum LogFormat {
-    /// Characters of one value; more are cut, so that no value can flood the log.
+    /// Characters of one value; longer values are truncated.
     static let longestValue = 2048
 
     static func line(_ fields: [(key: String, value: String)]) -> String {
@@ -127,14 +124,13 @@ enum LogFormat {
         return "\"\(shown)\(scalars.count > longestValue ? "…" : "")\""
     }
 
-    /// Needs no quotes.
     private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
         ("!"..."~").contains(scalar) && scalar != "\"" && scalar != "=" && scalar != "\\"
     }
 }
 
 enum UTCTime {
-    /// RFC 3339, of a moment since 1970: `2026-11-21T11:04:05.006Z`.
+    /// Formats a time since 1970 as RFC 3339: `2026-11-21T11:04:05.006Z`.
     static func format(seconds: Int64, milliseconds: Int64) -> String {
         var (moment, parts) = (time_t(seconds), tm())
         gmtime_r(&moment, &parts)

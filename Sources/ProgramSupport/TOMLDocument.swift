@@ -3,7 +3,7 @@ import ThumbcacheProtocol
 
 /// A value of a TOML document.
 ///
-/// A tree of our own: TOMLKit's decoder reports a wrong type as a missing key and traps on integers that do not fit.
+/// TOMLKit's decoder is not used: it reports a wrong type as a missing key and traps on integers that do not fit.
 public enum TOMLNode: Equatable, Sendable {
     case table([String: TOMLNode])
     case array([TOMLNode])
@@ -11,10 +11,10 @@ public enum TOMLNode: Equatable, Sendable {
     case integer(Int)
     case float(Double)
     case boolean(Bool)
-    /// A date, a time or both: no key takes one.
+    /// A date, a time or both. No key accepts one.
     case date
 
-    /// The type in words, with its article.
+    /// The type's name with its article, for messages.
     public var typeName: String {
         switch self {
         case .table: "a table"
@@ -29,11 +29,11 @@ public enum TOMLNode: Equatable, Sendable {
 }
 
 extension TOMLNode {
-    /// Parses a whole document. Throws a problem with the line where it can.
+    /// Parses a whole document. Errors have a line if the parser reports one.
     public static func parse(_ text: String) throws(ConfigurationError.Problem) -> [String: TOMLNode] {
-        // TOMLKit hands strings through C: what follows a NUL would silently be ignored.
+        // TOMLKit passes C strings, so text after a NUL would silently be ignored.
         if let line = lineOfNUL(in: text) {
-            throw .init(line: line, key: nil, sentence: "a NUL character cannot be part of a configuration")
+            throw .init(line: line, key: nil, sentence: "a configuration cannot contain a NUL character")
         }
         try TOMLGuard.check(text)
         let table: TOMLTable
@@ -72,27 +72,23 @@ extension TOMLNode {
     }
 }
 
-/// Refuses what toml++ dies of instead of refusing it. It takes for impossible a section without a name, as in `[#`, a
-/// list that a table's bracket closes, as in `[1, }`, and a date with a time that is none, as in `1979-05-27T=`. It and
-/// whoever walks its tree follow depth by recursion.
-///
-/// Up to the first mistake of a document both read the same; whatever else is wrong is left to the parser.
+/// Rejects documents that crash the parser toml++: a section without a name (`[#`), a list closed by a brace (`[1, }`),
+/// an invalid time after a date (`1979-05-27T=`), and deep nesting, which it parses by recursion. Other errors are left
+/// to the parser.
 public struct TOMLGuard {
-    /// Parts of one key, with its dots.
+    /// Parts of a dotted key.
     private static let longestKey = 16
-    /// Lists and tables inside one another.
+    /// Levels of nested lists and tables.
     private static let deepestValue = 32
 
     private var rest: Substring.UTF8View
     private var line = 1
-    /// The brackets that are open.
     private var open: [UInt8] = []
     private var dots = 0
 
-    /// - Throws: the first such thing, with its line.
     public static func check(_ text: String) throws(ConfigurationError.Problem) {
         var scan = TOMLGuard(rest: Substring(text).utf8)
-        // A byte order mark is no part of the first line.
+        // A byte order mark may precede the first line.
         if scan.rest.starts(with: [0xef, 0xbb, 0xbf]) { scan.rest = scan.rest.dropFirst(3) }
         try scan.run()
     }
@@ -114,15 +110,15 @@ public struct TOMLGuard {
                 open.append(byte)
                 dots = 0
                 guard open.count <= Self.deepestValue else {
-                    throw problem("more than \(Self.deepestValue) lists or tables inside one another")
+                    throw problem("lists and tables are nested more than \(Self.deepestValue) deep")
                 }
             case UInt8(ascii: "]"): _ = open.popLast()
             case UInt8(ascii: "}"):
-                if open.popLast() == UInt8(ascii: "[") { throw problem("a list ends with ], and not with }") }
+                if open.popLast() == UInt8(ascii: "[") { throw problem("a list ends with ], not with }") }
             case UInt8(ascii: ","), UInt8(ascii: "="): dots = 0
             case UInt8(ascii: "."):
                 dots += 1
-                guard dots < Self.longestKey else { throw problem("a key of more than \(Self.longestKey) parts") }
+                guard dots < Self.longestKey else { throw problem("a key has more than \(Self.longestKey) parts") }
             case UInt8(ascii: "0")...UInt8(ascii: "9"): try checkDate()
             default: break
             }
@@ -138,20 +134,20 @@ public struct TOMLGuard {
         throw problem("a section needs a name, as in [limits]")
     }
 
-    /// Behind a digit. Whatever is joined to a date has to begin like a time.
+    /// Checks a date, after its first digit: text that follows it must begin like a time.
     private func checkDate() throws(ConfigurationError.Problem) {
         let shape = "ddd-dd-dd"
         let date = rest.prefix(shape.utf8.count)
         guard date.count == shape.utf8.count,
             zip(date, shape.utf8).allSatisfy({ $1 == UInt8(ascii: "d") ? isDigit($0) : $0 == $1 })
         else { return }
-        let behind = rest.dropFirst(date.count)
+        let time = rest.dropFirst(date.count)
         let end = " \t\r\n#,]}".utf8
-        switch behind.first {
+        switch time.first {
         case UInt8(ascii: "T"), UInt8(ascii: "t"):
-            if let next = behind.dropFirst().first, isDigit(next) { return }
+            if let next = time.dropFirst().first, isDigit(next) { return }
         case UInt8(ascii: " "):
-            guard let next = behind.dropFirst().first, !isDigit(next), !end.contains(next) else { return }
+            guard let next = time.dropFirst().first, !isDigit(next), !end.contains(next) else { return }
         default: return
         }
         throw problem("a date with a time is written as in 1979-05-27T07:32:00")
@@ -161,13 +157,13 @@ public struct TOMLGuard {
 
     private mutating func skipBlanks() { rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") } }
 
-    /// A string in any of the four kinds of quotes, behind the first.
+    /// Skips a string in any of the four kinds of quotes, after the first quote.
     private mutating func skipString(_ quote: UInt8) {
         let isLong = rest.starts(with: [quote, quote])
         if isLong { rest = rest.dropFirst(2) }
         while let byte = rest.first {
             if byte == UInt8(ascii: "\n") {
-                // Only a long string goes on.
+                // Only a string in triple quotes continues.
                 guard isLong else { return }
                 line += 1
             }
@@ -175,7 +171,7 @@ public struct TOMLGuard {
             if byte == UInt8(ascii: "\\"), quote == UInt8(ascii: "\""), rest.first != UInt8(ascii: "\n") {
                 rest = rest.dropFirst()
             } else if byte == quote, !isLong || rest.starts(with: [quote, quote]) {
-                // Up to two quotes may stand right before the closing three.
+                // Up to two quotes may precede the closing three.
                 rest = isLong ? rest.drop { $0 == quote } : rest
                 return
             }

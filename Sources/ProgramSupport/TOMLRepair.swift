@@ -1,14 +1,13 @@
 import ThumbcacheProtocol
 
-/// A document that is read although lines of it may not be TOML: each mistake is named and repaired, so that one reading
-/// names all mistakes.
+/// A document in which lines that are not TOML are reported and repaired, so that all mistakes are found at once.
 struct TOMLRepair {
-    /// Mistakes in one document that are named; the first that is not ends the reading.
+    /// Mistakes that are reported in one document.
     private static let most = 20
 
     private(set) var table: [String: TOMLNode] = [:]
     private(set) var problems: [ConfigurationError.Problem] = []
-    /// Whether the table holds what was meant: no line was left out.
+    /// Whether no line was left out.
     private(set) var isWhole = true
 
     init(_ text: String) {
@@ -33,9 +32,9 @@ struct TOMLRepair {
                 } else {
                     if isFirst { problems.append(error) }
                     isWhole = false
-                    // It was left out already, and the parser still finds fault there.
+                    // The parser reports a line that was already left out.
                     if !isFirst, line.isEmpty { return }
-                    // What spans lines cannot be left out line by line.
+                    // A value that spans lines cannot be left out line by line.
                     guard !line.contains(where: { "[]{}".contains($0) }),
                         !line.contains("\"\"\""), !line.contains("'''")
                     else { return }
@@ -45,7 +44,7 @@ struct TOMLRepair {
         }
     }
 
-    /// The name of the section in which a line is, with a dot at its end; empty for none.
+    /// Returns the section that contains a line, with a final dot; empty for none.
     private static func section(of lines: [Substring], before index: Int) -> String {
         for line in lines[..<index].reversed() {
             let line = line.drop { $0 == " " || $0 == "\t" }
@@ -57,21 +56,21 @@ struct TOMLRepair {
     }
 }
 
-/// What is wrong with a line `key = value` that is not TOML, if a usual mistake explains it.
+/// A common mistake in a line `key = value` that is not TOML.
 struct TOMLMistake {
     let key: String
     let sentence: String
-    /// The line as it was probably meant.
+    /// The line as probably intended.
     let repaired: String
 
     private static let doubleQuotes: Set<Character> = ["“", "”", "„", "‟", "«", "»"]
     private static let singleQuotes: Set<Character> = ["‘", "’", "‚", "‛"]
-    /// Words for true and false elsewhere.
+    /// Words for true and false in other file formats.
     private static let flags = [
         "yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false",
     ]
 
-    /// nil where no usual mistake explains it.
+    /// Returns nil if no common mistake explains the line.
     init?(_ line: Substring) {
         guard let equals = line.firstIndex(of: "=") else { return nil }
         let key = Self.trimmed(line[..<equals])
@@ -80,7 +79,7 @@ struct TOMLMistake {
         else { return nil }
         self.key = String(key)
         let value = Self.trimmed(line[line.index(after: equals)...])
-        // A password may be part of it.
+        // It may contain a password.
         let isSecret = value.contains("://") || value.contains("@")
         func example(_ value: String) -> String { "\(key) = \(isSecret ? "\"...\"" : oneLine(value))" }
         func repaired(_ value: String) -> String { "\(key) = \(value)" }
@@ -97,7 +96,7 @@ struct TOMLMistake {
         }
         guard let first = value.first, !value.contains("\\") else { return nil }
         if first == "\"" || first == "'" {
-            // Only a quote at the beginning: a second one would end a value, and something else is wrong.
+            // A second quote would close the value, so the mistake is another one.
             guard !value.dropFirst().contains(first) else { return nil }
             let closed = "\(Self.withoutComment(value))\(first)"
             sentence = "the value has no closing quote; write \(example(closed))"
@@ -123,14 +122,14 @@ struct TOMLMistake {
         self.repaired = repaired(quoted)
     }
 
-    /// The quote that a value, or the list that it is, begins or ends with; nil for another character.
+    /// Returns the typographic quote at the beginning or end of a value or list.
     private static func typographicQuote(of value: Substring) -> Character? {
         let inner = value.drop { "[{ ".contains($0) }
         let quotes = doubleQuotes.union(singleQuotes)
         return [inner.first, inner.last { !"]} ,".contains($0) }].compactMap { $0 }.first(where: quotes.contains)
     }
 
-    /// Whether TOML takes it without quotes. A number begins with 0 only if it is less than 1.
+    /// Whether the text is a TOML value without quotes. A number cannot have a leading zero.
     private static func isValue(_ bare: String) -> Bool {
         let digits = bare.drop { $0 == "-" || $0 == "+" }
         let isDate = bare.prefix(5).last == "-" && bare.prefix(4).allSatisfy(\.isNumber)
@@ -138,7 +137,7 @@ struct TOMLMistake {
         return bare == "true" || bare == "false" || isDate || Double(bare) != nil && !hasLeadingZero
     }
 
-    /// Up to the first # that follows a blank.
+    /// Returns the text up to the first # after a space.
     private static func withoutComment(_ value: Substring) -> String {
         var previous: Character = " "
         var end = value.endIndex

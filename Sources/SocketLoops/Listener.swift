@@ -2,61 +2,62 @@ import CLinux
 import Glibc
 import Logging
 import NIOCore
+import Synchronization
 
-/// A Unix socket that others connect to. Takes them as they come, and pauses when descriptors or memory are short: else
-/// its loop would be woken at once for the connection that it could not take, again and again.
+/// A listening Unix socket. Pauses while descriptors or memory are exhausted: otherwise epoll would report the
+/// connection that cannot be accepted in every round.
 public final class Listener: PollHandler, Sendable {
     let descriptor: CInt
     let loop: SocketLoop
     private let log: Logger
     private let pause: TimeAmount
     private let accept: @Sendable (CInt) -> CInt
-    private let taken: @Sendable (CInt) -> Void
+    private let next: @Sendable () -> SocketLoop
+    private let accepted: @Sendable (CInt, SocketLoop) -> Void
+    /// Accepted connections that have not reached their loop.
+    private let waiting = Atomic<Int>(0)
     private let closed: EventLoopPromise<Void>
-    // Touched on the loop alone.
+    // Accessed on the loop only.
     private nonisolated(unsafe) var isClosed = false
-    /// Whether it takes no connections for a moment.
     private(set) nonisolated(unsafe) var isPaused = false
-    /// Since the last connection that was taken, one could not be: told once, however long it lasts.
+    /// Whether accepting has failed since the latest connection. Logged once per shortage.
     private nonisolated(unsafe) var isShort = false
 
-    /// Connections taken before other sockets have their turn.
-    private static var atOnce: Int { 64 }
+    /// Accepted connections that wait for their loop. Beyond that they wait in the kernel, since each accepted one has a
+    /// descriptor (F15).
+    static var maximumWaiting: Int { 16 }
 
     private init(
         _ descriptor: CInt, loop: SocketLoop, log: Logger, pause: TimeAmount,
-        accept: @escaping @Sendable (CInt) -> CInt, taken: @escaping @Sendable (CInt) -> Void
+        accept: @escaping @Sendable (CInt) -> CInt, next: @escaping @Sendable () -> SocketLoop,
+        accepted: @escaping @Sendable (CInt, SocketLoop) -> Void
     ) {
-        self.descriptor = descriptor
-        self.loop = loop
-        self.log = log
-        self.pause = pause
-        self.accept = accept
-        self.taken = taken
+        (self.descriptor, self.loop, self.log, self.pause) = (descriptor, loop, log, pause)
+        (self.accept, self.next, self.accepted) = (accept, next, accepted)
         closed = loop.makePromise()
     }
 
-    /// Starts taking connections of a socket that listens, whoever made it.
+    /// Starts accepting connections of a listening socket.
     /// - Parameters:
-    ///   - descriptor: is the listener's from now on, and is closed should this fail.
-    ///   - pause: when descriptors or memory are short, until it tries again.
-    ///   - accept: accept4(2) for a socket that does not block and is closed on exec.
-    ///   - taken: gets each connection, on `loop`, and owns it.
-    /// - Throws: ``IOError`` if it is none.
+    ///   - descriptor: owned by the listener; closed if this throws, for example because it is not a listening socket.
+    ///   - pause: the time until the next attempt when descriptors or memory are exhausted.
+    ///   - next: the loop of the next connection.
+    ///   - accepted: called with each connection on its loop; owns it.
     public static func start(
         on descriptor: CInt, loop: SocketLoop, log: Logger, pause: TimeAmount = .milliseconds(100),
         accept: @escaping @Sendable (CInt) -> CInt = { clinux_accept($0) },
-        taken: @escaping @Sendable (CInt) -> Void
+        next: @escaping @Sendable () -> SocketLoop, accepted: @escaping @Sendable (CInt, SocketLoop) -> Void
     ) async throws -> Listener {
-        let listener = Listener(descriptor, loop: loop, log: log, pause: pause, accept: accept, taken: taken)
+        let listener = Listener(
+            descriptor, loop: loop, log: log, pause: pause, accept: accept, next: next, accepted: accepted)
         do {
             guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0 else {
-                throw IOError(errnoCode: errno, reason: "fcntl: let descriptor \(descriptor) not block")
+                throw IOError(errnoCode: errno, reason: "fcntl: make descriptor \(descriptor) non-blocking")
             }
             var listens: CInt = 0
             var size = socklen_t(MemoryLayout<CInt>.size)
             guard getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0, listens == 1 else {
-                throw IOError(errnoCode: EINVAL, reason: "descriptor \(descriptor), which does not listen")
+                throw IOError(errnoCode: EINVAL, reason: "descriptor \(descriptor) is not a listening socket")
             }
             try await loop.submit { try loop.poller.add(descriptor, for: .readable, listener) }.get()
         } catch {
@@ -67,36 +68,43 @@ public final class Listener: PollHandler, Sendable {
         return listener
     }
 
-    // MARK: Connections
-
     func ready(_ events: Readiness) {
-        // To let connections in is nobody's work.
+        // Accepting connections is not charged to any account.
         defer { loop.round.beginLap(at: .now()) }
-        // Not watched for, and it will not get better.
-        if isPaused && !events.isDisjoint(with: .gone) { return giveUp() }
-        for _ in 0..<Self.atOnce {
-            guard !isClosed else { return }
+        // epoll reports EPOLLHUP and EPOLLERR although no events are watched. The socket cannot recover.
+        if isPaused && !events.isDisjoint(with: .gone) { return closeAfterError() }
+        // Not until EAGAIN, so that other sockets of the loop are handled.
+        for _ in 0..<Self.maximumWaiting {
+            guard !isClosed, waiting.load(ordering: .relaxed) < Self.maximumWaiting else { return }
             let connection = accept(descriptor)
             guard connection < 0 else {
-                if isShort { log.notice("connections are accepted again") }
+                if isShort { log.notice("accepting connections again") }
                 isShort = false
-                taken(connection)
+                dispatch(connection)
                 continue
             }
             switch errno {
             case EAGAIN: return
-            // The peer was gone before its turn came.
+            // The peer has closed before the accept.
             case EINTR, ECONNABORTED: continue
             case EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP:
-                return giveUp()
+                return closeAfterError()
             default: return startPause()
             }
         }
     }
 
-    /// The system has given it up, or somebody has shut it down.
-    private func giveUp() {
-        log.error("the socket takes no connections any more", metadata: ["error": "\(errorName)"])
+    private func dispatch(_ connection: CInt) {
+        let target = next()
+        waiting.add(1, ordering: .relaxed)
+        target.execute { [self] in
+            waiting.subtract(1, ordering: .relaxed)
+            accepted(connection, target)
+        }
+    }
+
+    private func closeAfterError() {
+        log.error("the socket no longer accepts connections", metadata: ["error": "\(errorName)"])
         close()
     }
 
@@ -105,7 +113,7 @@ public final class Listener: PollHandler, Sendable {
     private func startPause() {
         let error = errorName
         if !isShort {
-            log.warning("no connection can be accepted for now; trying again", metadata: ["error": "\(error)"])
+            log.warning("cannot accept connections; retrying", metadata: ["error": "\(error)"])
         }
         (isPaused, isShort) = (true, true)
         watch(for: [])
@@ -120,20 +128,16 @@ public final class Listener: PollHandler, Sendable {
         do {
             try loop.poller.change(descriptor, for: events)
         } catch {
-            log.error("the socket cannot be watched", metadata: ["error": "\(error)"])
+            log.error("cannot watch the socket", metadata: ["error": "\(error)"])
             close()
         }
     }
 
-    // MARK: The end
-
-    /// Calls `body` when it is closed, by whomever; soon if it is already.
     public func whenClosed(_ body: @escaping @Sendable () -> Void) { closed.futureResult.whenSuccess(body) }
 
-    /// Takes no more connections; returns when nobody can connect. What is closed stays closed.
+    /// Closes the listener. Returns once no peer can connect.
     public func stop() async throws { try await loop.submit { self.close() }.get() }
 
-    /// On the loop only.
     func close() {
         guard !isClosed else { return }
         isClosed = true

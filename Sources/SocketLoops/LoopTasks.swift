@@ -2,23 +2,22 @@ import DequeModule
 import HeapModule
 import NIOCore
 
-/// What a loop has to do: at once, in the order in which it was told, or later, by the clock. A value, which knows no
-/// clock itself.
+/// The tasks and timers of a loop. A value without a clock of its own.
 struct LoopTasks {
     typealias Work = @Sendable () -> Void
 
-    /// What is due: work, or the timer of a number, which may be cancelled yet.
+    /// A due task. A timer can still be cancelled by its number.
     enum Item {
         case work(Work)
         case timer(UInt64)
     }
 
-    /// What is to be done later; `false` when the loop ends before it is due.
+    /// A timer's task, called with false if the loop ends before it is due.
     typealias Timer = @Sendable (_ isDue: Bool) -> Void
 
     private struct Date: Comparable {
         let deadline: NIODeadline
-        /// Of two for the same moment the one that was set first comes first.
+        /// Orders timers with equal deadlines by their creation.
         let number: UInt64
 
         static func < (one: Date, other: Date) -> Bool {
@@ -28,13 +27,13 @@ struct LoopTasks {
 
     private var due: Deque<Item> = []
     private var timers: [UInt64: Timer] = [:]
-    /// Of all timers, and of some that were cancelled.
+    /// The deadlines of all timers, and of some cancelled ones.
     private var dates: Heap<Date> = []
     private var lastNumber: UInt64 = 0
 
     mutating func add(_ work: @escaping Work) { due.append(.work(work)) }
 
-    /// - Returns: a number to cancel it by.
+    /// - Returns: a number for ``cancel(_:)``.
     mutating func add(_ timer: @escaping Timer, at deadline: NIODeadline) -> UInt64 {
         lastNumber += 1
         timers[lastNumber] = timer
@@ -42,26 +41,24 @@ struct LoopTasks {
         return lastNumber
     }
 
-    /// Forgets a timer. Nothing happens if it is not there any more.
+    /// Cancels a timer. Has no effect if it ran already.
     mutating func cancel(_ number: UInt64) {
         timers[number] = nil
-        // The dates of those that were cancelled stay until they have come, but never make up more than half, and a
-        // few.
+        // Dates of cancelled timers stay in the heap until they are more than half of it.
         guard dates.count > 2 * timers.count + 64 else { return }
         dates = Heap(dates.unordered.filter { timers[$0.number] != nil })
     }
 
-    /// What it holds, also of what was cancelled.
+    /// The number of entries, including cancelled ones.
     var size: Int { due.count + dates.count }
 
-    /// How long there is nothing to do: zero if there is something, nil if there will be nothing by itself.
+    /// The time until the next task: zero if one is due, nil without tasks and timers.
     func pause(from now: NIODeadline) -> TimeAmount? {
         if !due.isEmpty { return .zero }
         return dates.min.map { max($0.deadline - now, .zero) }
     }
 
-    /// Takes all that is due, the timers behind the rest.
-    mutating func takeDue(at now: NIODeadline) -> Deque<Item> {
+    mutating func removeDue(at now: NIODeadline) -> Deque<Item> {
         while let next = dates.min, next.deadline <= now {
             dates.removeMin()
             if timers[next.number] != nil { due.append(.timer(next.number)) }
@@ -70,7 +67,7 @@ struct LoopTasks {
         return due
     }
 
-    /// What is to be done now for something that was due; nil for a timer that was cancelled since.
+    /// Returns the work of a due task, or nil for a timer that was cancelled.
     mutating func work(of item: Item) -> Work? {
         switch item {
         case .work(let work): return work
@@ -80,11 +77,9 @@ struct LoopTasks {
         }
     }
 
-    /// Gives back what there was no time for. It comes first next time.
-    mutating func giveBack(_ rest: Deque<Item>) { due = rest + due }
+    mutating func prepend(_ rest: Deque<Item>) { due = rest + due }
 
-    /// Takes all timers, due or not.
-    mutating func takeTimers() -> [Timer] {
+    mutating func removeTimers() -> [Timer] {
         defer {
             timers = [:]
             dates = []

@@ -2,14 +2,14 @@ import CLinux
 import Glibc
 import NIOCore
 
-/// Something with a descriptor that wants to know when it is ready.
+/// The owner of a watched descriptor.
 protocol PollHandler: AnyObject {
     func ready(_ events: Readiness)
-    /// The loop ends.
+    /// Called when the loop ends.
     func close()
 }
 
-/// A descriptor that is somebody else's.
+/// Calls a closure for a descriptor that the loop does not own.
 final class PollClosure: PollHandler {
     private let body: (Readiness) -> Void
 
@@ -19,7 +19,6 @@ final class PollClosure: PollHandler {
     func close() {}
 }
 
-/// What a descriptor is ready for, or is to be watched for.
 public struct Readiness: OptionSet, Sendable {
     public let rawValue: UInt32
 
@@ -27,48 +26,48 @@ public struct Readiness: OptionSet, Sendable {
 
     public static let readable = Readiness(rawValue: CLINUX_EPOLLIN)
     public static let writable = Readiness(rawValue: CLINUX_EPOLLOUT)
-    /// Nobody is at the other end any more, or it is broken. This comes without being watched for, again and again.
+    /// The peer has disconnected, or the descriptor has an error. epoll reports this in each round, even if unwatched.
     public static let gone = Readiness(rawValue: CLINUX_EPOLLHUP | CLINUX_EPOLLERR)
 }
 
-/// The descriptors of one loop and who is told of them: epoll(7). Used on the loop alone, but for ``wake()``.
+/// The watched descriptors of one loop and their handlers: epoll(7). Used on the loop only, except ``wake()``.
 final class Poller {
     private struct Entry {
         var handler: (any PollHandler)?
-        /// Told apart by it: what is ready was found out before any of it is handled, and by then a descriptor may have
-        /// been closed, and its number taken by another.
+        /// Distinguishes successive users of one descriptor number: an earlier handler of the same round may close a
+        /// descriptor, and its number may be reused at once.
         var serial: UInt32 = 0
     }
 
     private let epoll: CInt
-    /// Wakes whoever waits: eventfd(2).
-    private let alarm: CInt
-    /// Looked up by descriptor.
+    /// An eventfd(2) that ends ``wait(for:)``.
+    private let wakeup: CInt
+    /// Indexed by descriptor.
     private var entries: ContiguousArray<Entry> = [Entry()]
     private var lastSerial: UInt32 = 0
     private let found: UnsafeMutablePointer<clinux_ready>
 
     init() throws {
         epoll = clinux_epoll_create()
-        alarm = clinux_eventfd()
+        wakeup = clinux_eventfd()
         found = .allocate(capacity: Int(CLINUX_READY_AT_ONCE))
-        // Each wake is told once (EPOLLET), so that nobody has to read it, and to nobody: its tag is that of descriptor
-        // 0, which no handler watches.
+        // Edge-triggered (EPOLLET), so that the counter need not be read. The tag is that of descriptor 0, which has no
+        // handler.
         let isWatched =
-            epoll >= 0 && alarm >= 0 && clinux_epoll_add(epoll, alarm, CLINUX_EPOLLIN | CLINUX_EPOLLET, 0) == 0
-        guard isWatched else { throw IOError(errnoCode: errno, reason: "no event loop could be started") }
+            epoll >= 0 && wakeup >= 0 && clinux_epoll_add(epoll, wakeup, CLINUX_EPOLLIN | CLINUX_EPOLLET, 0) == 0
+        guard isWatched else { throw IOError(errnoCode: errno, reason: "create an event loop") }
     }
 
     deinit {
         found.deallocate()
-        Glibc.close(alarm)
+        Glibc.close(wakeup)
         Glibc.close(epoll)
     }
 
-    /// Ends a ``wait(for:)``, this one or the next. From any thread.
+    /// Ends the current or next ``wait(for:)``. From any thread.
     func wake() {
         var one: UInt64 = 1
-        write(alarm, &one, MemoryLayout<UInt64>.size)
+        write(wakeup, &one, MemoryLayout<UInt64>.size)
     }
 
     func add(_ descriptor: CInt, for events: Readiness, _ handler: any PollHandler) throws {
@@ -83,18 +82,18 @@ final class Poller {
     func change(_ descriptor: CInt, for events: Readiness) throws {
         let tag = tag(descriptor, entries[Int(descriptor)].serial)
         guard clinux_epoll_change(epoll, descriptor, events.rawValue, tag) == 0 else {
-            throw IOError(errnoCode: errno, reason: "epoll_ctl: change what descriptor \(descriptor) is watched for")
+            throw IOError(errnoCode: errno, reason: "epoll_ctl: change the events of descriptor \(descriptor)")
         }
     }
 
-    /// Forgets a descriptor that is about to be closed, which is how the kernel is told.
+    /// Removes a descriptor that the caller closes next; the close removes it from epoll.
     func remove(_ descriptor: CInt) {
         if entries.indices.contains(Int(descriptor)) { entries[Int(descriptor)].handler = nil }
     }
 
-    /// Watches a descriptor no more that stays open, or has been closed already.
+    /// Stops watching a descriptor that stays open, or is closed already.
     func stopWatching(_ descriptor: CInt) {
-        // There is nothing to be done about a descriptor that the kernel does not know.
+        // Fails for a closed descriptor, which epoll has removed itself.
         _ = clinux_epoll_remove(epoll, descriptor)
         remove(descriptor)
     }
@@ -103,16 +102,14 @@ final class Poller {
         UInt64(serial) << 32 | UInt64(UInt32(bitPattern: descriptor))
     }
 
-    /// Waits until something is ready.
-    /// - Parameter pause: how long to wait at most; nil is for ever.
-    /// - Returns: how much is, for ``tell(_:)``.
+    /// - Parameter pause: the maximum time; nil for no limit.
+    /// - Returns: the number of ready descriptors, for ``dispatch(_:)``.
     func wait(for pause: TimeAmount?) -> Int {
-        // An interrupted wait has found nothing, and the next one will.
+        // An interrupted wait returns nothing; the next one reports the events.
         max(0, Int(clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)))
     }
 
-    /// Tells those whose descriptors ``wait(for:)`` has found ready, each once.
-    func tell(_ count: Int) {
+    func dispatch(_ count: Int) {
         for index in 0..<count {
             let (tag, events) = (found[index].tag, found[index].events)
             let entry = entries[Int(UInt32(truncatingIfNeeded: tag))]
@@ -121,7 +118,6 @@ final class Poller {
         }
     }
 
-    /// Closes all there is.
     func close() {
         for handler in entries.compactMap(\.handler) { handler.close() }
     }

@@ -5,14 +5,13 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// An event loop for Unix sockets: one thread that waits for its descriptors and does what it is told.
+/// An event loop for Unix sockets: one thread that waits for descriptors and runs tasks.
 ///
-/// To swift-nio it is an event loop like any other, with its promises and timers. Its sockets are not swift-nio's
-/// channels but ``Stream`` and ``Listener``: a request in a channel takes 6,700 instructions before anybody has looked
-/// at it.
+/// Implements swift-nio's `EventLoop`, with promises and timers. Its sockets are ``Stream`` and ``Listener`` instead of
+/// swift-nio's channels, which cost 6,700 instructions per request before the request is parsed.
 ///
-/// Each round looks at the sockets first, then does what is due, but not for longer than ``longestRound``: however much
-/// there is to do, the sockets get their turn.
+/// Each round handles ready sockets first, then runs due tasks for at most ``maximumTaskTime``, so that tasks cannot
+/// starve the sockets.
 public final class SocketLoop: EventLoop {
     private enum Phase {
         case running
@@ -22,7 +21,7 @@ public final class SocketLoop: EventLoop {
 
     private struct State {
         var tasks = LoopTasks()
-        /// Waits for descriptors, and has to be woken for anything else.
+        /// Whether the thread waits for descriptors, and needs a wakeup for a task.
         var isAsleep = false
         var phase = Phase.running
         var whenEnded: [@Sendable () -> Void] = []
@@ -30,21 +29,19 @@ public final class SocketLoop: EventLoop {
 
     private let state = NIOLockedValueBox(State())
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
-    /// Held by whoever stands in for the thread.
+    /// Held by a thread that runs a task in place of the ended loop.
     private let late = NIOLockedValueBox(())
-    // Touched on the loop's thread alone, but for its waking.
+    // Accessed on the loop's thread only, except for wakeups.
     nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
-    /// For what is shared out anew in each round. On the loop only.
+    /// The current round, for budgets per round. On the loop only.
     public nonisolated(unsafe) let round = LoopRound()
 
-    /// After which the sockets are looked at, however much there is to do.
-    static var longestRound: TimeAmount { .milliseconds(5) }
+    /// The maximum time of a round's tasks.
+    static var maximumTaskTime: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
-    /// - Parameter name: of the thread; 15 characters at most.
-    /// - Throws: ``IOError`` if the system does not give what it waits with, two descriptors and memory of its own for
-    ///   them; `SystemError` if there is no thread to be had.
+    /// - Throws: ``IOError`` if epoll or eventfd fails; `SystemError` if the thread cannot be created.
     public init(named name: String = "sockets") throws {
         poller = try Poller()
         buffers = StreamBuffers()
@@ -53,10 +50,9 @@ public final class SocketLoop: EventLoop {
 
     // MARK: Sockets
 
-    /// Makes a connected socket, which does not block, a stream of this loop. On the loop only. Give it its handler
-    /// before anything else.
-    /// - Parameter descriptor: is the stream's from now on, and is closed should this fail.
-    /// - Throws: ``IOError`` if the kernel will not watch it.
+    /// Makes a stream of a connected, non-blocking socket. On the loop only. Set its handler before anything else.
+    /// - Parameter descriptor: owned by the stream; closed if this fails.
+    /// - Throws: ``IOError`` if epoll fails.
     public func adopt(_ descriptor: CInt) throws -> Stream {
         preconditionInEventLoop()
         let stream = Stream(descriptor, poller: poller, buffers: buffers)
@@ -69,21 +65,21 @@ public final class SocketLoop: EventLoop {
         return stream
     }
 
-    /// Watches a descriptor that is somebody else's, and stays so. On the loop only.
-    /// - Parameter ready: told in each round what it is ready for.
-    /// - Throws: ``IOError`` if the kernel will not watch it.
+    /// Watches a descriptor without owning it. On the loop only.
+    /// - Parameter ready: called in each round with the reported events.
+    /// - Throws: ``IOError`` if epoll fails.
     public func watch(_ descriptor: CInt, for events: Readiness, _ ready: @escaping (Readiness) -> Void) throws {
         preconditionInEventLoop()
         try poller.add(descriptor, for: events, PollClosure(ready))
     }
 
-    /// Watches for something else a descriptor that is watched already. On the loop only.
+    /// Changes the events of a watched descriptor. On the loop only.
     public func watch(_ descriptor: CInt, for events: Readiness) throws {
         preconditionInEventLoop()
         try poller.change(descriptor, for: events)
     }
 
-    /// Watches a descriptor no more that may stay open. On the loop only.
+    /// Stops watching a descriptor. On the loop only.
     public func stopWatching(_ descriptor: CInt) {
         preconditionInEventLoop()
         poller.stopWatching(descriptor)
@@ -95,8 +91,8 @@ public final class SocketLoop: EventLoop {
         thread.withLockedValue { thread in thread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
     }
 
-    /// Does `task` in the next round, behind what was there before it. Once the loop has ended nothing happens.
-    public func execute(_ task: @escaping @Sendable () -> Void) { tell { $0.add(task) } }
+    /// Runs `task` in the next round, after earlier tasks. Has no effect once the loop has ended.
+    public func execute(_ task: @escaping @Sendable () -> Void) { update { $0.add(task) } }
 
     @discardableResult @preconcurrency
     public func scheduleTask<T>(in delay: TimeAmount, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
@@ -108,32 +104,32 @@ public final class SocketLoop: EventLoop {
         let promise = makePromise(of: T.self)
         let timer: LoopTasks.Timer = { isDue in
             guard isDue else { return promise.fail(EventLoopError.shutdown) }
-            // What it returns does not leave the loop's thread on the way.
+            // The result stays on the loop's thread.
             let onLoop = promise.assumeIsolatedUnsafeUnchecked()
             do { onLoop.succeed(try task()) } catch { promise.fail(error) }
         }
-        guard let number = tell({ $0.add(timer, at: deadline) }) else {
-            standIn { timer(false) }
+        guard let number = update({ $0.add(timer, at: deadline) }) else {
+            runAsLoop { timer(false) }
             return Scheduled(promise: promise, cancellationTask: {})
         }
         return Scheduled(promise: promise) { self.state.withLockedValue { $0.tasks.cancel(number) } }
     }
 
-    /// Changes what there is to do, and wakes the loop if it sleeps. nil if it has ended.
+    /// Changes the tasks, and wakes the loop if it waits. Returns nil if the loop has ended.
     @discardableResult
-    private func tell<Value>(_ change: (inout LoopTasks) -> Value) -> Value? {
+    private func update<Value>(_ change: (inout LoopTasks) -> Value) -> Value? {
         let (value, mustWake) = state.withLockedValue { state -> (Value?, Bool) in
             guard state.phase != .ended else { return (nil, false) }
             defer { state.isAsleep = false }
             return (change(&state.tasks), state.isAsleep)
         }
-        // On its own thread it does not sleep, whatever it has written down.
+        // The loop's own thread needs no wakeup: `isAsleep` may still be true while it dispatches sockets.
         if mustWake && !inEventLoop { poller.wake() }
         return value
     }
 
-    /// Does something in place of the thread that has ended: a promise can only be kept, or broken, on its loop.
-    private func standIn(_ work: () -> Void) {
+    /// Runs work as if on the ended loop: a promise can only be completed on its loop.
+    private func runAsLoop(_ work: () -> Void) {
         if inEventLoop { return work() }
         late.withLockedValue { _ in
             thread.withLockedValue { $0 = pthread_self() }
@@ -157,16 +153,16 @@ public final class SocketLoop: EventLoop {
         while let pause = fallAsleep(at: now) {
             let ready = poller.wait(for: pause.time)
             round.begin(at: .now())
-            poller.tell(ready)
-            now = wakeUpAndWork()
+            poller.dispatch(ready)
+            now = runDueTasks()
         }
         end()
     }
 
-    /// How long to wait for the sockets at most: until something comes if nil.
+    /// The maximum time to wait for descriptors; nil for no limit.
     private struct Pause { let time: TimeAmount? }
 
-    /// Nil if the loop is to end.
+    /// Returns nil if the loop has to end.
     private func fallAsleep(at now: NIODeadline) -> Pause? {
         state.withLockedValue { state in
             guard state.phase == .running else { return nil }
@@ -176,36 +172,35 @@ public final class SocketLoop: EventLoop {
         }
     }
 
-    /// - Returns: the time behind it.
-    private func wakeUpAndWork() -> NIODeadline {
+    /// - Returns: the time after the last task.
+    private func runDueTasks() -> NIODeadline {
         let begin = NIODeadline.now()
         var due = state.withLockedValue { state in
             state.isAsleep = false
-            return state.tasks.takeDue(at: begin)
+            return state.tasks.removeDue(at: begin)
         }
         guard !due.isEmpty else { return begin }
-        let end = begin + Self.longestRound
+        let end = begin + Self.maximumTaskTime
         var now = begin
         repeat {
             let item = due.removeFirst()
-            // What a task takes that nobody counts is not the next one's.
+            // Otherwise the next task's account would be charged for a task that charges none.
             round.beginLap(at: now)
             if let work = state.withLockedValue({ $0.tasks.work(of: item) }) { work() }
             now = .now()
         } while !due.isEmpty && now < end
-        if !due.isEmpty { state.withLockedValue { $0.tasks.giveBack(due) } }
+        if !due.isEmpty { state.withLockedValue { $0.tasks.prepend(due) } }
         return now
     }
 
-    // MARK: The end
+    // MARK: Shutdown
 
-    /// The same as ``end(_:)``.
     public func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
         end { queue.async { callback(nil) } }
     }
 
-    /// Ends the loop behind what it has begun: closes its sockets, does what they leave to do, and drops its timers.
-    /// - Parameter report: called behind all of it, from any thread.
+    /// Ends the loop: closes its sockets, runs queued tasks, and fails its timers.
+    /// - Parameter report: called at the end, on any thread.
     public func end(_ report: @escaping @Sendable () -> Void) {
         let (hasEnded, mustWake) = state.withLockedValue { state in
             if state.phase == .ended { return (true, false) }
@@ -218,17 +213,16 @@ public final class SocketLoop: EventLoop {
         if mustWake { poller.wake() }
     }
 
-    /// Whether it has been told to end.
     var isEnding: Bool { state.withLockedValue { $0.phase != .running } }
 
     private func end() {
         repeat {
-            // Whoever has done all that it may in a round comes to its end.
+            // A new round renews budgets, so that work that waits for its next turn completes.
             round.begin(at: .now())
-            // Also what the last work has taken on.
+            // Includes sockets that the last tasks have added.
             poller.close()
-        } while doLastWork()
-        // Its number may be another thread's from now on.
+        } while runRemainingTasks()
+        // The thread's id may be reused from now on.
         late.withLockedValue { _ in thread.withLockedValue { $0 = nil } }
         for report in state.withLockedValue({ state in
             defer { state.whenEnded = [] }
@@ -238,12 +232,11 @@ public final class SocketLoop: EventLoop {
         }
     }
 
-    /// Does what is to be done yet, and drops the timers. False, from the moment on at which nothing more is taken, if
-    /// there was nothing.
-    private func doLastWork() -> Bool {
+    /// Runs the remaining tasks and fails the timers. Returns false, and stops accepting tasks, if there were none.
+    private func runRemainingTasks() -> Bool {
         let (due, timers) = state.withLockedValue { state in
-            let due = state.tasks.takeDue(at: .now()).compactMap { state.tasks.work(of: $0) }
-            let timers = state.tasks.takeTimers()
+            let due = state.tasks.removeDue(at: .now()).compactMap { state.tasks.work(of: $0) }
+            let timers = state.tasks.removeTimers()
             if due.isEmpty && timers.isEmpty { state.phase = .ended }
             return (due, timers)
         }
@@ -253,7 +246,7 @@ public final class SocketLoop: EventLoop {
     }
 }
 
-/// The round that a loop is in: a new one begins each time it has waited for its sockets. Used on the loop alone.
+/// The current round of a loop, which began after a wait for descriptors. Used on the loop only.
 public final class LoopRound {
     public private(set) var number: UInt64 = 0
     public private(set) var began = NIODeadline.uptimeNanoseconds(0)
@@ -267,34 +260,29 @@ public final class LoopRound {
         lapBegan = now
     }
 
-    /// The loop goes on with something else, from `now` on.
+    /// Starts a new lap: the loop continues with other work.
     func beginLap(at now: NIODeadline) { lapBegan = now }
 
-    /// How long it has lasted, as far as ``lap()`` has looked.
-    public var soFar: TimeAmount { lapBegan - began }
+    /// The round's duration up to the start of the current lap.
+    public var elapsed: TimeAmount { lapBegan - began }
 
-    /// How long the loop has worked since it was last asked that, or went on with something else. Costs a look at the
-    /// clock.
-    public func lap() -> TimeAmount {
+    /// Ends the current lap and returns its duration. Reads the clock.
+    public func endLap() -> TimeAmount {
         let now = NIODeadline.now()
         defer { lapBegan = now }
         return now - lapBegan
     }
 }
 
-/// What all streams of a loop read into and send from, one at a time: so an idle stream holds no memory.
+/// Buffers shared by all streams of a loop, so that an idle stream holds no memory.
 final class StreamBuffers {
-    /// Lent to whoever is told what came. Should they keep it, there is a new one for the next.
+    /// Borrowed by the handler. If it keeps the bytes, the next read gets a new buffer.
     var input = ByteBuffer()
-    /// As many replies as leave in one go.
+    /// The replies of one sendmsg(2).
     let spans = UnsafeMutableBufferPointer<clinux_span>.allocate(capacity: 64)
 
-    /// Bytes read at once.
-    static var inputSize: Int { 64 << 10 }
-
-    /// Zeroes what was read. Who has kept it keeps the storage: it is not read into again, lest what nobody wipes stay
-    /// there.
-    func forgetInput() { if !input.wipeReadableBytes() { input = ByteBuffer() } }
+    /// Zeroes the input. If a handler kept it, the storage is not reused: it could not be wiped.
+    func wipeInput() { if !input.wipeReadableBytes() { input = ByteBuffer() } }
 
     deinit { spans.deallocate() }
 }

@@ -3,21 +3,22 @@ import DequeModule
 import Glibc
 import NIOCore
 
-/// Who is told what becomes of a ``Stream``: on its loop, one call after another. Any of them may close the stream.
+/// The user of a ``Stream``: in the daemon, `Connection` for clients and `FetcherConnection` for the fetcher. All
+/// methods are called on its loop, and each may close the stream.
 public protocol StreamHandler: AnyObject {
-    /// - Parameter bytes: what came. Keeping them keeps 64 KiB.
+    /// - Parameter bytes: the input. Retaining the bytes retains the loop's read buffer of ``Stream/readSize`` bytes.
     func received(_ bytes: ByteBuffer)
-    /// The peer has said all it wants to say. It may still be reading.
+    /// The peer has closed its output. It may still read.
     func inputEnded()
-    /// Whether the stream, which is ready, may read and send now. If not, the stream asks again in each round until it
-    /// may, or until the handler calls ``Stream/resume()``.
+    /// Whether the ready stream may read and send now. If not, the stream retries in each round, and when the handler
+    /// calls ``Stream/resume()``.
     func mayProceed() -> Bool
-    /// Whether more may be sent in this round; if not, the rest waits for a later one.
+    /// Whether the stream may send more in this round.
     var maySend: Bool { get }
-    /// The peer has taken some of what it had not.
+    /// The kernel has accepted pending output.
     func outputMoved()
     /// The last call.
-    /// - Parameter error: nil if this side closed it, or both have.
+    /// - Parameter error: nil if the stream was closed without an error.
     func closed(_ error: IOError?)
 }
 
@@ -26,30 +27,28 @@ extension StreamHandler {
     public var maySend: Bool { true }
 }
 
-/// A connected socket. Used on its loop alone.
+/// A connected socket. Used on its loop only.
 public final class Stream: PollHandler {
     private let descriptor: CInt
     private let poller: Poller
     private let buffers: StreamBuffers
-    /// Held until it has had its last call.
+    /// Retained until its last call.
     public var handler: (any StreamHandler)?
-    /// Called once, behind the handler's last call.
+    /// Called once, after the handler's last call.
     public var whenClosed: (() -> Void)?
 
-    /// What was written and not taken by the kernel.
+    /// Output that the kernel has not accepted.
     private var pending: Deque<ByteBuffer> = []
-    /// How many bytes that is.
     public private(set) var unsent = 0
-    /// Bytes that the kernel has taken so far.
     public private(set) var sent = 0
-    /// More is sent when the kernel says so, and not before: what is written meanwhile had better be gathered.
+    /// Whether sending waits for epoll. Small writes are better collected meanwhile.
     public private(set) var isBlocked = false
 
     private var hasInputEnded = false
-    /// False once it is closed, by whomever.
+    /// False once the stream is closed.
     public private(set) var isOpen = true
     private var watched = Readiness.readable
-    /// Events that ``StreamHandler/mayProceed()`` declined.
+    /// Events postponed by ``StreamHandler/mayProceed()``.
     private var deferred: Readiness = []
 
     init(_ descriptor: CInt, poller: Poller, buffers: StreamBuffers) {
@@ -58,28 +57,28 @@ public final class Stream: PollHandler {
         self.buffers = buffers
     }
 
-    /// Whether what comes is read. A peer that is gone for good is noticed all the same, and closes the stream.
+    /// Whether input is read. The stream closes when the peer disconnects, in either case.
     public var isReading = true {
         didSet { if isReading != oldValue { watch() } }
     }
 
-    // MARK: Writing
-
-    /// Adds to what ``flush()`` sends.
     public func write(_ bytes: ByteBuffer) {
         guard isOpen, bytes.readableBytes > 0 else { return }
         pending.append(bytes)
         unsent += bytes.readableBytes
     }
 
-    /// Sends what the kernel takes now. The rest goes by itself, as the peer reads.
-    public func flush() {
+    /// Sends as much as the kernel accepts. The rest follows as the peer reads.
+    /// - Parameter yieldsToOthers: whether sending stops when ``StreamHandler/maySend`` is false. If not, also retries
+    ///   on a blocked stream.
+    public func flush(yieldsToOthers: Bool = true) {
+        if !yieldsToOthers { isBlocked = false }
         while unsent > 0 && !isBlocked {
             let count = send()
             if count >= 0 {
-                took(count)
-                // A peer may read as fast as this sends. Others have their turn.
-                if unsent > 0 && handler?.maySend == false { block() }
+                removeSent(count)
+                // A peer that reads as fast as this sends must not starve others.
+                if yieldsToOthers && unsent > 0 && handler?.maySend == false { block() }
             } else if errno == EAGAIN {
                 block()
             } else if errno != EINTR {
@@ -88,25 +87,10 @@ public final class Stream: PollHandler {
         }
     }
 
-    /// Sends what the kernel takes now, whether or not the handler has time left for it.
-    public func flushNow() {
-        isBlocked = false
-        while unsent > 0 {
-            let count = send()
-            if count >= 0 {
-                took(count)
-            } else if errno == EAGAIN {
-                return block()
-            } else if errno != EINTR {
-                return close(IOError(errnoCode: errno, reason: "send"))
-            }
-        }
-    }
-
-    /// Sends until no more than so many bytes are left, and blocks the loop for that: for a peer that always reads.
-    public func flush(downTo most: Int) {
+    /// Sends until at most `limit` bytes are pending. Blocks the loop; only for a peer that always reads.
+    public func flush(downTo limit: Int) {
         flush()
-        while isOpen && unsent > most {
+        while isOpen && unsent > limit {
             var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
             guard poll(&writable, 1, -1) >= 0 || errno == EINTR else {
                 return close(IOError(errnoCode: errno, reason: "poll"))
@@ -129,7 +113,7 @@ public final class Stream: PollHandler {
         }
         let count = min(pending.count, buffers.spans.count)
         for index in 0..<count {
-            // The bytes stay where they are for as long as the buffer is not changed, and it stands in `pending`.
+            // The pointers stay valid while `pending` is not changed.
             buffers.spans[index] = pending[index].withUnsafeReadableBytes {
                 clinux_span(start: $0.baseAddress, length: $0.count)
             }
@@ -137,7 +121,7 @@ public final class Stream: PollHandler {
         return clinux_send(descriptor, buffers.spans.baseAddress, count)
     }
 
-    private func took(_ count: Int) {
+    private func removeSent(_ count: Int) {
         sent += count
         unsent -= count
         var rest = count
@@ -148,15 +132,12 @@ public final class Stream: PollHandler {
         if rest > 0 { pending[0].moveReaderIndex(forwardBy: rest) }
     }
 
-    // MARK: Readiness
-
     func ready(_ events: Readiness) {
         if events.isDisjoint(with: .gone) && handler?.mayProceed() == false { return deferred.formUnion(events) }
         proceed(events)
     }
 
-    /// Reads and sends what ``StreamHandler/mayProceed()`` declined since the last call. Does nothing if there was
-    /// nothing.
+    /// Handles events postponed by ``StreamHandler/mayProceed()``, if any.
     public func resume() {
         if !deferred.isEmpty { proceed(deferred) }
     }
@@ -172,38 +153,39 @@ public final class Stream: PollHandler {
             watch()
             if isOpen { handler?.outputMoved() }
         }
-        // All that it said has been read, or is not going to be; and nobody reads what it would be told.
+        // All input is read or unwanted, and the peer reads no output.
         if isOpen && isGone { close() }
     }
 
-    /// Reads of one stream in a row.
-    private static var atOnce: Int { 4 }
+    /// Bytes of one read.
+    public static var readSize: Int { 64 << 10 }
+    private static var maximumConsecutiveReads: Int { 4 }
 
-    /// Reads on while there is a buffer full at once. Of a peer that is gone all is read, which is no more than the
-    /// kernel has kept: it is closed before anything is done that it asked for, and that looks first whether it is
-    /// still there.
+    /// Reads while reads fill the buffer, within ``maximumConsecutiveReads``. Reads everything of a peer that has
+    /// disconnected, which is bounded by the socket buffer: commands check whether the peer is still there before they
+    /// take effect.
     private func receiveAll(isGone: Bool = false) {
         var reads = 0
         repeat {
             guard isReading, !hasInputEnded, let count = receive() else { return }
             reads += 1
-            guard isGone || (count == StreamBuffers.inputSize && reads < Self.atOnce) else { return }
+            guard isGone || (count == Self.readSize && reads < Self.maximumConsecutiveReads) else { return }
         } while isOpen
     }
 
-    /// How much came; nil if nothing did, or nothing ever will.
+    /// Reads once. Returns the bytes read; nil on EAGAIN, EOF or error.
     private func receive() -> Int? {
         buffers.input.clear()
         var failure: CInt = 0
-        let count = buffers.input.writeWithUnsafeMutableBytes(minimumWritableBytes: StreamBuffers.inputSize) { bytes in
-            let count = Glibc.recv(descriptor, bytes.baseAddress, StreamBuffers.inputSize, 0)
+        let count = buffers.input.writeWithUnsafeMutableBytes(minimumWritableBytes: Self.readSize) { bytes in
+            let count = Glibc.recv(descriptor, bytes.baseAddress, Self.readSize, 0)
             if count < 0 { failure = errno }
             return max(count, 0)
         }
         switch failure {
         case 0 where count > 0:
             handler?.received(buffers.input)
-            buffers.forgetInput()
+            buffers.wipeInput()
             return count
         case 0:
             hasInputEnded = true
@@ -217,7 +199,7 @@ public final class Stream: PollHandler {
         return nil
     }
 
-    /// Reads what has come by now, before the loop finds out by itself: as much of it as one stream may have in a row.
+    /// Reads input that has arrived, without waiting for the poller, within ``maximumConsecutiveReads``.
     public func receiveNow() { receiveAll() }
 
     private func watch() {
@@ -234,17 +216,13 @@ public final class Stream: PollHandler {
         }
     }
 
-    // MARK: Closing
-
-    /// Ends the sending side: the peer reads what was sent, and then the end. It can go on talking, and is read
-    /// (shutdown(2)).
+    /// Closes the output (shutdown(2)). The peer reads the sent bytes and EOF, and can still send.
     public func endOutput() {
-        // Fails for a peer that is gone alone, which the loop is told anyhow.
+        // Fails only if the peer has disconnected, which epoll reports as well.
         if isOpen { _ = Glibc.shutdown(descriptor, CInt(SHUT_WR)) }
     }
 
-    /// Closes the socket. What was not sent is dropped. A peer that has said something which was not read is told
-    /// ECONNRESET.
+    /// Closes the socket and discards unsent output. With unread input, the peer gets ECONNRESET.
     public func close() { close(nil) }
 
     private func close(_ error: IOError?) {

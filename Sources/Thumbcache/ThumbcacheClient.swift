@@ -4,7 +4,7 @@ import NIOCore
 import NIOPosix
 import ThumbcacheProtocol
 
-/// A client of thumbcached, the cache of profile pictures that ends when its user logs out.
+/// A client of thumbcached, the per-user cache of profile images.
 ///
 /// ```swift
 /// let client = ThumbcacheClient(path: "/run/thumbcached/thumbcached.sock")
@@ -15,13 +15,13 @@ import ThumbcacheProtocol
 /// }
 /// ```
 ///
-/// Many tasks may use it at once. Short commands of all of them share one connection, one behind the other, and are
-/// answered in order. A GET that may wait for a download has a connection for itself, so that nobody waits behind it,
-/// and so that its end can be told to the daemon: see ``get(_:_:size:url:wait:policy:)``.
+/// Any number of tasks may use it concurrently. Their short commands share one connection and are pipelined. A GET that
+/// may wait for a download uses a connection of its own, so that it delays no other request and can be cancelled in the
+/// daemon; see ``get(_:_:size:url:wait:policy:)``.
 ///
-/// A connection that breaks fails what was on it, with ``ThumbcacheError/connectionLost``, and nothing is asked twice
-/// on its own: every command may be asked again by whoever still wants it. The next request connects anew; after a
-/// failed attempt not before a pause, for whose end it waits.
+/// A lost connection fails its requests with ``ThumbcacheError/connectionLost``. Requests are not retried
+/// automatically; retrying any command is safe. The next request opens a new connection, after a backoff if the
+/// previous attempt failed.
 public final class ThumbcacheClient: ThumbcacheCommands {
     let configuration: ThumbcacheConfiguration
     let connector: Connector
@@ -32,10 +32,10 @@ public final class ThumbcacheClient: ThumbcacheCommands {
     private let hasRun = NIOLockedValueBox(false)
     private let observers = NIOLockedValueBox<[ObjectIdentifier: @Sendable (ImageChange) -> Void]>([:])
 
-    /// Makes a client that does nothing before it is run.
+    /// Creates a client. It does nothing until ``run()`` is called.
     /// - Parameters:
-    ///   - path: the daemon's Unix socket, of 107 bytes at most.
-    ///   - logger: told of broken connections, at debug; never of ids, tokens or contents.
+    ///   - path: the path of the daemon's Unix socket, at most 107 bytes.
+    ///   - logger: receives failed connection attempts at level debug; never ids, tokens or contents.
     public init(
         path: String, configuration: ThumbcacheConfiguration = ThumbcacheConfiguration(),
         logger: Logger = Logger(label: "thumbcache") { _ in SwiftLogNoOpLogHandler() }
@@ -48,11 +48,10 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         pool = ConnectionPool(connector, limit: configuration.maximumConnections)
     }
 
-    /// Runs the client until the task is cancelled: it holds the event loop and every connection. Requests that come
-    /// before wait for it, those that come behind fail with ``ThumbcacheError/notRunning``, as do those that are on
-    /// their way then. A client runs once; a second call returns at once.
+    /// Runs the client until the task is cancelled. Requests made earlier wait for it. Requests in flight when it ends,
+    /// and later ones, fail with ``ThumbcacheError/notRunning``. A client runs once; a second call returns immediately.
     ///
-    /// It has the shape of a service of swift-service-lifecycle.
+    /// The method fits the `Service` protocol of swift-service-lifecycle.
     public func run() async {
         let isFirst = hasRun.withLockedValue { hasRun in
             defer { hasRun = true }
@@ -65,11 +64,11 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         await stop(group)
     }
 
-    /// Nothing is on its way when the loop ends: what was sent to it then would never be answered. (The task is
-    /// cancelled, so that nothing here may look at that.)
+    /// Waits for all operations before the event loop ends, which would never complete later work. The task is already
+    /// cancelled, so this must not check for cancellation.
     private func stop(_ group: MultiThreadedEventLoopGroup) async {
         let drained = inFlight.stop()
-        // Whoever has a connection lent may never look at it again.
+        // The body of `withConnection` may never finish by itself, so waiting tasks are failed first.
         pool.stop()
         await connector.stop()
         await Task { _ = await drained.wait() }.value
@@ -95,12 +94,12 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         }
     }
 
-    /// Gives the body a connection for itself, on which commands are done in the order in which they are sent.
+    /// Runs the body with a connection of its own, on which commands are executed in order.
     ///
-    /// It counts as one of ``ThumbcacheConfiguration/maximumConnections``. When the task is cancelled while it waits
-    /// for a reply, the connection is closed.
+    /// The connection counts towards ``ThumbcacheConfiguration/maximumConnections``. It is closed if the task is
+    /// cancelled while it waits for a reply.
     ///
-    /// - Throws: what the body throws, and ``ThumbcacheError`` when there is no connection.
+    /// - Throws: the error of the body, or ``ThumbcacheError`` if no connection can be opened.
     public func withConnection<Success: Sendable>(
         _ body: (ThumbcacheConnection) async throws -> Success
     ) async throws -> Success {
@@ -128,14 +127,14 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         return try result.get()
     }
 
-    /// What every request goes through, on whichever connection.
+    /// Performs a request of any connection: counts it, maps errors and announces its change.
     func counted(
         _ body: () async throws(ThumbcacheError) -> Value, changing change: () -> ImageChange?
     ) async throws(ThumbcacheError) -> ThumbcacheReply {
         try inFlight.begin()
         defer { inFlight.end() }
-        // Whatever the outcome: a request whose reply is lost may have been done. And before the caller knows, so that
-        // whoever has a receipt finds nothing old in memory.
+        // Announced after every outcome, since a request whose reply was lost may have taken effect, and before the
+        // caller resumes, so that it finds no stale image in memory.
         defer { change().map(announce) }
         do throws(ThumbcacheError) {
             return ThumbcacheReply(value: try await body().orServerError())
@@ -146,8 +145,8 @@ public final class ThumbcacheClient: ThumbcacheCommands {
 }
 
 extension ThumbcacheClient {
-    /// Has somebody told of every change that goes through this client, before whoever asked for it is answered. The
-    /// daemon's events tell of all changes, but on another connection, so perhaps a moment later.
+    /// Registers an observer of the changes made through this client, or removes it with nil. It is called before the
+    /// request returns. Events of the daemon report all changes, but possibly later.
     func observe(_ key: ObjectIdentifier, _ observer: (@Sendable (ImageChange) -> Void)?) {
         observers.withLockedValue { $0[key] = observer }
     }

@@ -1,28 +1,26 @@
-/// How a client behaves. Every value has a default that suits a desktop program.
+/// The settings of a client. The defaults suit a desktop program.
 public struct ThumbcacheConfiguration: Sendable {
-    /// Connections for GETs that may wait for a download, each of which takes one while it waits; 1 at least. Two more
-    /// carry the short commands and, for each subscription, its events. Default 8; the daemon gives a uid 256.
+    /// The maximum number of connections for GETs that may wait for a download; at least 1. Short commands and each
+    /// subscription use additional connections. Default: 8. The daemon allows 256 per uid by default.
     public var maximumConnections = 8
-    /// Requests that may be on their way at once on the connection for short commands; 1 at least. More wait for a
-    /// reply. Default 64.
+    /// The maximum number of requests in flight on the connection for short commands; at least 1. Default: 64.
     public var maximumPipelined = 64
-    /// How long a request may take in all, waiting for a connection and connecting included; nil for no limit.
-    /// Default 60 s.
+    /// The timeout of a request, including the wait for a connection; nil for none. Default: 60 s.
     public var requestTimeout: Duration? = .seconds(60)
-    /// How long an attempt to connect may take, the daemon's first answer included. Default 5 s.
+    /// The timeout of a connection attempt, including HELLO. Default: 5 s.
     public var connectTimeout: Duration = .seconds(5)
-    /// The pause behind a first attempt to connect that failed. It doubles with every further failure, up to
-    /// ``longestPause``; of each pause a random half may be left out. Default 20 ms.
+    /// The pause after the first failed connection attempt. It doubles with each further failure, up to
+    /// ``longestPause``, and is reduced at random by up to a half. Default: 20 ms.
     public var firstPause: Duration = .milliseconds(20)
-    /// Default 5 s. A request that comes in a pause waits for its end.
+    /// The longest pause between connection attempts. Requests wait for its end. Default: 5 s.
     public var longestPause: Duration = .seconds(5)
-    /// Events that a subscriber may leave unread, 1 at least. One more, and they are replaced by
-    /// ``ThumbcacheEvent/gap``. Default 1,024.
+    /// The maximum number of unread events of a subscriber; at least 2. If it is exceeded, ``ThumbcacheEvent/gap``
+    /// replaces them. Default: 1,024.
     public var eventBuffer = 1_024
-    /// What `CLIENT LIST` on the daemon calls the connections (`CLIENT SETINFO LIB-NAME`); nil to say nothing.
+    /// The library name in the daemon's `CLIENT LIST` (`CLIENT SETINFO LIB-NAME`); nil to send none.
     public var libraryName: String? = "thumbcache-swift"
 
-    /// The defaults.
+    /// Creates the default settings.
     public init() {}
 
     var backoff: Backoff { Backoff(first: firstPause, longest: longestPause) }

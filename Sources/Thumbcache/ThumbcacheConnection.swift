@@ -1,13 +1,13 @@
 import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 
-/// One connection, lent to the body of ``ThumbcacheClient/withConnection(_:)``. Commands are done in the order in which
-/// they are sent; a later one sees what an earlier LOGIN, LOGOUT, PURGE or PUT did.
+/// A connection for the body of ``ThumbcacheClient/withConnection(_:)``. Commands are executed in order; each sees the
+/// effects of earlier LOGIN, LOGOUT, PURGE and PUT commands.
 public final class ThumbcacheConnection: ThumbcacheCommands {
     private struct State {
         var hasEnded = false
         var isReusable = true
-        /// Requests whose replies are not there yet.
+        /// The number of requests in flight.
         var underWay = 0
     }
 
@@ -21,14 +21,14 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
 
     /// Sends a request and waits for its reply. The methods for each command do this.
     ///
-    /// A task that is cancelled, or whose time is over, closes the connection: what is to come on it nobody could tell.
+    /// A cancellation or a timeout closes the connection, since a later reply could not be matched.
     public func reply(to request: ThumbcacheRequest) async throws(ThumbcacheError) -> ThumbcacheReply {
         let mayBegin = state.withLockedValue { state in
             if !state.hasEnded { state.underWay += 1 }
             return !state.hasEnded
         }
         guard mayBegin else {
-            throw .invalidRequest("the connection was lent for the time of withConnection, which is over")
+            throw .invalidRequest("the connection was used after withConnection returned")
         }
         defer { state.withLockedValue { $0.underWay -= 1 } }
         do throws(ThumbcacheError) {
@@ -41,14 +41,14 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
                 request.change
             }
         } catch {
-            // It is being closed, which another thread does: whoever had it next would find it closed under him.
+            // The event loop is closing the connection; the next user must not get it.
             if case .server = error {} else { state.withLockedValue { $0.isReusable = false } }
             throw error
         }
     }
 
-    /// As ``ThumbcacheCommands/logIn(_:session:origin:token:refreshToken:)``, but the session ends with this
-    /// connection, at the latest when ``ThumbcacheClient/withConnection(_:)`` returns, also where this program is
+    /// Logs in as ``ThumbcacheCommands/logIn(_:session:origin:token:refreshToken:)`` does, but the session ends with
+    /// this connection: at the latest when ``ThumbcacheClient/withConnection(_:)`` returns, or when this program is
     /// killed.
     public func logInHolding(
         _ user: ThumbcacheID, session: ThumbcacheID? = nil, origin: String? = nil, token: String? = nil,
@@ -59,7 +59,7 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
         try await reply(to: request).value.expectingOK()
     }
 
-    /// Lets nobody use it any more; says whether somebody else may have the connection.
+    /// Rejects further requests. Returns whether the connection may be reused.
     func end() -> Bool {
         state.withLockedValue { state in
             state.hasEnded = true

@@ -1,36 +1,36 @@
 import ThumbcacheProtocol
 
-/// Why a request has no result.
+/// The error of a request.
 public enum ThumbcacheError: Error, Hashable, Sendable {
-    /// The daemon said no. The message says what was wrong and what would be right; it holds no id and no token.
+    /// The daemon returned an error. The message states what was wrong and what would be valid; it contains no id and
+    /// no token.
     case server(ServerErrorCode, message: String)
-    /// Nothing could be connected to at the socket's path; `errno` says why, as connect(2) does.
+    /// Connecting to the socket failed with this `errno`; see connect(2).
     case unreachable(path: String, errno: Int32)
-    /// Somebody else listens at the path, with this name if he told one.
+    /// The server at the path is not thumbcached. `name` is the server's name in its reply to HELLO.
     case notThumbcached(name: String?)
-    /// What came is no reply, or not one to this request.
+    /// Malformed or unexpected reply.
     case protocolViolation(String)
-    /// The connection broke before the reply. Whether the daemon has done what it was asked nobody knows; every command
-    /// may be asked again.
+    /// The connection was lost before the reply. The command may or may not have taken effect; retrying it is safe.
     case connectionLost
-    /// The time that the request had is over. A GET that waited is cancelled in the daemon, too.
+    /// The request timed out. A waiting GET is also cancelled in the daemon.
     case timeout
     /// The task was cancelled.
     case cancelled
     /// ``ThumbcacheClient/run()`` has ended.
     case notRunning
-    /// What was asked cannot be: nothing was sent.
+    /// The arguments are invalid; nothing was sent.
     case invalidRequest(String)
 }
 
-/// The first word of an error reply, by which programs decide.
+/// The first word of an error reply, for decisions by programs.
 ///
-/// Daemons may know more of them than this library.
+/// A newer daemon may send codes that this library does not define.
 public struct ServerErrorCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     /// The word, such as `NOLOGIN`.
     public let rawValue: String
 
-    /// A code by its word.
+    /// Creates a code from its word.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     private init(_ code: ErrorCode) { rawValue = code.rawValue }
@@ -44,23 +44,23 @@ public struct ServerErrorCode: RawRepresentable, Hashable, Sendable, CustomStrin
     public static let noLogin = ServerErrorCode(.noLogin)
     /// The user was logged out or purged while the request waited.
     public static let cancelled = ServerErrorCode(.cancelled)
-    /// The caller may not do this.
+    /// The caller has no permission for this.
     public static let denied = ServerErrorCode(.denied)
-    /// The origin did not answer in time, and nothing stale is held.
+    /// The origin did not respond in time, and no stale image is cached.
     public static let timeout = ServerErrorCode(.timeout)
-    /// The origin failed, and nothing stale is held.
+    /// The origin failed, and no stale image is cached.
     public static let origin = ServerErrorCode(.origin)
     /// The origin refused the token.
     public static let unauthorized = ServerErrorCode(.unauthorized)
-    /// The bytes are no image of a known kind.
+    /// The bytes are not an image of a supported format.
     public static let badImage = ServerErrorCode(.badImage)
     /// The image is too large.
     public static let tooLarge = ServerErrorCode(.tooLarge)
-    /// A limit is reached: try again.
+    /// A limit is reached; retry later.
     public static let busy = ServerErrorCode(.busy)
-    /// The store has no room.
+    /// The store is full.
     public static let noSpace = ServerErrorCode(.noSpace)
-    /// The store could not write.
+    /// The store failed to write.
     public static let ioError = ServerErrorCode(.ioErr)
     /// The daemon is stopping.
     public static let shuttingDown = ServerErrorCode(.shuttingDown)

@@ -7,9 +7,9 @@ public enum ThumbcacheSocket {
     /// The socket of a user's own daemon, relative to XDG_RUNTIME_DIR.
     public static let inSession = "thumbcached/thumbcached.sock"
 
-    /// Returns the value of THUMBCACHED_SOCKET, or else the socket of the user's own daemon if it exists and the
-    /// process is not root's, or else that of the machine.
-    /// - Parameter variable: an environment variable.
+    /// Returns the value of THUMBCACHED_SOCKET; or else the socket of the user's own daemon, if it exists and the
+    /// process does not run as root; or else the machine's socket.
+    /// - Parameter variable: returns the value of an environment variable.
     public static func path(variable: (_ name: String) -> String?) -> String {
         path(isRoot: getuid() == 0, variable: variable, exists: { access($0, F_OK) == 0 })
     }

@@ -1,5 +1,4 @@
-/// Of the daemon and its tool, which are released together.
+/// The version of all programs, which are released together.
 public enum Version {
-    /// What `--version`, HELLO and INFO say.
     public static let current = "0.1.0"
 }

@@ -4,35 +4,37 @@ import NIOCore
 @_spi(Wire) import Thumbcache
 import ThumbcacheProtocol
 
-/// The world as a command sees it.
+/// The dependencies of a command, and the operations that commands share.
 struct Environment {
-    /// An environment variable.
+    /// Returns the value of an environment variable.
     let variable: (_ name: String) -> String?
 
-    /// What a request may take by default, in seconds. Downloads and log-outs of many users take what they take;
-    /// without any bound a log-out hook would hang for ever on a daemon that is stuck.
+    /// Default request timeout, in seconds: downloads and logouts of many users take time. Without a timeout, a logout
+    /// hook would hang on a daemon that is stuck.
     static let timeout = 600
 
-    /// The daemon's socket: the one of --socket, or else the one that `ThumbcacheSocket` locates.
+    /// The path of `--socket`, or else the path that `ThumbcacheSocket` finds.
     func socket(_ options: DaemonOptions) throws(Failure) -> String {
         guard let named = options.socket else { return ThumbcacheSocket.path(variable: variable) }
-        guard !named.isEmpty else { throw Failure(.usage, "--socket is empty; name the daemon's socket") }
+        guard !named.isEmpty else {
+            throw Failure(.usage, "--socket is empty; expected the path of the daemon's socket")
+        }
         return named
     }
 
-    /// The daemon's reply to one request.
-    /// - Parameter timeout: seconds that all of it may take, connecting included.
-    func ask(
-        _ request: [ByteBuffer], _ options: DaemonOptions, within timeout: Int = timeout
+    /// Sends one request and returns the daemon's reply.
+    /// - Parameter timeout: seconds, including the time to connect.
+    func reply(
+        to request: [ByteBuffer], _ options: DaemonOptions, within timeout: Int = timeout
     ) async throws(Failure) -> Value {
         try await withDaemon(options, within: timeout) { daemon throws(Failure) in
-            try await daemon.ask { client throws(ThumbcacheError) in
+            try await daemon.perform { client throws(ThumbcacheError) in
                 try await client.reply(to: ThumbcacheRequest(request)).value
             }
         }
     }
 
-    /// Does something with a client of the daemon, whose requests may take `timeout` seconds each.
+    /// Runs the body with a client of the daemon. Each of its requests may take `timeout` seconds.
     func withDaemon<Success>(
         _ options: DaemonOptions, within timeout: Int = timeout,
         _ body: (ConnectedDaemon) async throws(Failure) -> Success
@@ -41,10 +43,9 @@ struct Environment {
         var configuration = ThumbcacheConfiguration()
         configuration.requestTimeout = .seconds(timeout)
         configuration.connectTimeout = .seconds(timeout)
-        // For one request there is nobody to find in CLIENT LIST.
+        // CLIENT LIST does not need the name of a client that sends one request.
         configuration.libraryName = nil
-        // The event loop has the signal ignored for the whole process. Whoever reads what is printed and stops reading
-        // is to end this program as any other.
+        // The event loop ignores SIGPIPE for the whole process. Restored, so that a closed pipe ends this program.
         let brokenPipe = signal(SIGPIPE, SIG_IGN)
         defer { signal(SIGPIPE, brokenPipe) }
         let client = ThumbcacheClient(path: path, configuration: configuration)
@@ -64,41 +65,40 @@ struct Environment {
         try Printer(style: options.json ? .json : isTerminal(STDOUT_FILENO) ? .aligned : .plain).show(value)
     }
 
-    /// There is no result: `null` for programs, and why for people.
+    /// Returns the failure for a missing image; with `--json`, first prints `null`.
     func noImage(_ options: OutputOptions, _ reason: String) throws(Failure) -> Failure {
         if options.json { try show(.null, options) }
         return Failure(.noImage, reason)
     }
 
-    /// Prints a receipt. What it is the receipt of has happened, whether or not anybody can read that: where it cannot
-    /// be written there is a warning, and no failure.
-    func showReceipt(_ receipt: Value, _ options: OutputOptions, behind fact: String) {
+    /// Prints a receipt. The command has taken effect, so a failed write is only a warning.
+    func showReceipt(_ receipt: Value, _ options: OutputOptions, after fact: String) {
         signal(SIGPIPE, SIG_IGN)
         do throws(Failure) {
             try show(receipt, options)
         } catch {
-            complain("thumbcachectl: \(fact), but \(error.message)", .warning)
+            report("thumbcachectl: \(fact), but \(error.message)", .warning)
         }
     }
 
-    /// Says something on standard error, in one line or more; to the journal, with its priority.
-    func complain(_ message: String, _ priority: Journal.Priority) {
-        let isJournal = Journal.isBehind(STDERR_FILENO, variable("JOURNAL_STREAM"))
+    /// Writes a message of one or more lines to standard error; in the journal it gets the priority.
+    func report(_ message: String, _ priority: Journal.Priority) {
+        let isJournal = Journal.isConnected(STDERR_FILENO, to: variable("JOURNAL_STREAM"))
         do throws(Failure) {
             try write(Array(Journal.lines(message, priority, toJournal: isJournal).utf8), to: STDERR_FILENO)
         } catch {
-            // There is nobody to tell; the exit status still says it.
+            // Nothing is left to report to. The exit status still tells the outcome.
         }
     }
 }
 
-/// A client of the daemon that runs.
+/// A running client of the daemon.
 struct ConnectedDaemon {
     let client: ThumbcacheClient
     let path: String
     let timeout: Int
 
-    func ask<Success>(
+    func perform<Success>(
         _ body: (ThumbcacheClient) async throws(ThumbcacheError) -> Success
     ) async throws(Failure) -> Success {
         do throws(ThumbcacheError) {
@@ -119,9 +119,8 @@ func write(_ bytes: [UInt8], to descriptor: Int32 = STDOUT_FILENO) throws(Failur
     }
 }
 
-/// The same, for what goes on until somebody stops it.
-/// - Returns: false where whoever reads has stopped reading.
-func writeOn(_ text: String, to descriptor: Int32 = STDOUT_FILENO) throws(Failure) -> Bool {
+/// Writes text of a command that runs until it is stopped. Returns false if the reader has closed its end.
+func writeUnlessClosed(_ text: String, to descriptor: Int32 = STDOUT_FILENO) throws(Failure) -> Bool {
     do throws(SystemError) {
         try writeAll(Array(text.utf8), to: descriptor)
         return true

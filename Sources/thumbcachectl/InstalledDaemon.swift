@@ -2,7 +2,7 @@ import Glibc
 import LinuxSupport
 import Thumbcache
 
-/// The daemon that `doctor` and `verify` examine, and the places of its files.
+/// The daemon that `doctor` and `verify` examine, and the locations of its files.
 struct InstalledDaemon {
     private static let configurationFile = "/etc/thumbcached/thumbcached.toml"
     static let serviceUser = "thumbcached"
@@ -10,75 +10,75 @@ struct InstalledDaemon {
     let environment: Environment
     let options: DaemonOptions
     let socket: String
-    /// nil for the one that the daemon reads by itself.
+    /// The configuration file of `--config`; nil for the daemon's default.
     let namedConfiguration: String?
     let configurationFile: String
-    /// What its lines say; nil where it could not be read.
+    /// The settings in the file; nil if it cannot be read.
     let configuration: ConfigurationLines?
+    /// The configuration file of thumbcached-http.
+    let httpConfigurationFile: String
 
-    init(_ environment: Environment, _ options: DaemonOptions, configuration: String?) throws(Failure) {
+    init(
+        _ environment: Environment, _ options: DaemonOptions, configuration: String?, httpConfiguration: String? = nil
+    ) throws(Failure) {
         (self.environment, self.options, namedConfiguration) = (environment, options, configuration)
+        httpConfigurationFile = httpConfiguration ?? "/etc/thumbcached/http.toml"
         socket = try environment.socket(options)
         configurationFile = configuration ?? Self.ownConfiguration(socket, environment) ?? Self.configurationFile
         do throws(PlainFileError) {
             self.configuration = ConfigurationLines(try readTextFile(configurationFile, limit: 1 << 20))
         } catch {
-            // That there is none is no fault; what else it is, the check of the configuration says.
+            // A missing default file is valid. `ConfigurationCheck` reports any other error.
             self.configuration = error.isMissing && configuration == nil ? ConfigurationLines("") : nil
         }
     }
 
-    /// What somebody's own daemon reads before the machine's file; nil where there is none.
+    /// Returns the user's configuration file, which a user's own daemon reads instead of the machine's.
     private static func ownConfiguration(_ socket: String, _ environment: Environment) -> String? {
         guard socket != ThumbcacheSocket.ofMachine, geteuid() != 0 else { return nil }
         let file = own("XDG_CONFIG_HOME", "/.config", environment).map { "\($0)/thumbcached.toml" }
         return file.flatMap { access($0, F_OK) == 0 ? $0 : nil }
     }
 
-    /// That of the whole machine, rather than somebody's own.
-    var isMachines: Bool { socket == ThumbcacheSocket.ofMachine }
+    /// Whether this is the machine's daemon, not one that a user started.
+    var isSystemDaemon: Bool { socket == ThumbcacheSocket.ofMachine }
 
-    // MARK: Advice
-
-    /// How to have the daemon read its configuration again after a correction.
     var reloadAdvice: String {
         if let named = namedConfiguration {
             return "correct \(named) (man thumbcached.toml), then start or reload the daemon that reads it"
         }
-        return isMachines
+        return isSystemDaemon
             ? "correct it (man thumbcached.toml), then run systemctl reload thumbcached.service"
             : "correct it (man thumbcached.toml), then run systemctl --user reload thumbcached.service, "
                 + "or send the daemon SIGHUP"
     }
 
     var startAdvice: String {
-        isMachines
+        isSystemDaemon
             ? "see systemctl status thumbcached.socket thumbcached.service"
             : "run systemctl --user start thumbcached.socket, or start thumbcached yourself"
     }
 
-    /// Where the fetcher's messages are.
-    var fetcherLog: String { isMachines ? "journalctl -u thumbcached-fetcher" : "the log of your daemon" }
+    var fetcherLog: String { isSystemDaemon ? "journalctl -u thumbcached-fetcher" : "the log of your daemon" }
 
-    /// As whom everything can be examined.
-    var accessAdvice: String { isMachines ? "run it as root" : "run it as the user that the daemon runs as" }
+    var accessAdvice: String { isSystemDaemon ? "run it as root" : "run it as the user that the daemon runs as" }
 
-    /// As whom the daemon runs; nil where nobody knows.
+    /// The uid that the daemon runs as; nil if unknown.
     var owner: uid_t? {
-        if isMachines { return getpwnam(Self.serviceUser)?.pointee.pw_uid }
+        if isSystemDaemon { return getpwnam(Self.serviceUser)?.pointee.pw_uid }
         var status = stat()
         return stat(socket, &status) == 0 ? status.st_uid : nil
     }
 
-    // MARK: Directories (docs/configuration.md, "Directories and the socket")
-
+    // The directories are those of docs/configuration.md, "Directories and the socket".
     var cache: String? {
-        configuration?["storage.cache"] ?? (isMachines ? "/var/cache/thumbcached" : own("XDG_CACHE_HOME", "/.cache"))
+        configuration?["storage.cache"]
+            ?? (isSystemDaemon ? "/var/cache/thumbcached" : own("XDG_CACHE_HOME", "/.cache"))
     }
 
     var state: String? {
         configuration?["storage.state"]
-            ?? (isMachines ? "/var/lib/thumbcached" : own("XDG_STATE_HOME", "/.local/state"))
+            ?? (isSystemDaemon ? "/var/lib/thumbcached" : own("XDG_STATE_HOME", "/.local/state"))
     }
 
     var pending: String? {
@@ -88,11 +88,11 @@ struct InstalledDaemon {
 
     var hasRuntimeKeys: Bool { configuration?["storage.keys"] == "runtime" }
 
-    /// Where keys and names.key lie.
+    /// The directory that contains `keys` and `names.key`.
     var keyParent: String? {
         guard hasRuntimeKeys else { return state }
         if let named = configuration?["storage.runtime"] { return named }
-        if isMachines { return "/run/thumbcached" }
+        if isSystemDaemon { return "/run/thumbcached" }
         return environment.variable("XDG_RUNTIME_DIR").map { "\($0)/thumbcached" }
     }
 
@@ -105,26 +105,34 @@ struct InstalledDaemon {
         return environment.variable("HOME").map { "\($0)\(fallback)/thumbcached" }
     }
 
-    // MARK: Programs
+    /// Runs `--check-config` of a program. Returns its output, without the program's name.
+    func checkConfiguration(
+        _ program: String, _ arguments: [String]
+    ) throws(SystemError) -> (isValid: Bool, lines: [String]) {
+        let finished = try run(program, ["--check-config"] + arguments)
+        let lines = finished.lines.map { line in
+            line.hasPrefix("\(program): ") ? String(line.dropFirst(program.count + 2)) : line
+        }
+        return (finished.status == 0, lines)
+    }
 
-    /// - Throws: ``SystemError``, also where it is not there (ENOENT).
+    /// Runs a program of this installation or in PATH. Throws ENOENT if it is missing.
     func run(_ program: String, _ arguments: [String]) throws(SystemError) -> Programs.Finished {
         let beside = "\(try Programs.ownDirectory())/\(program)"
         let found = access(beside, X_OK) == 0 ? beside : Programs.find(program, path: environment.variable("PATH"))
         guard let found else { throw SystemError("find \(program)", code: ENOENT) }
-        // What names the system's bus, the own directories and no more. Words that are read are English ones. The
-        // machine's daemon has no such directories, and reads no file in them.
+        // The child gets the address of the system bus and, for a user's own daemon, the user's directories. The C
+        // locale keeps output in English, since it is parsed.
         let own = ["HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"]
-        let names = (isMachines ? [] : own) + ["DBUS_SYSTEM_BUS_ADDRESS"]
+        let names = (isSystemDaemon ? [] : own) + ["DBUS_SYSTEM_BUS_ADDRESS"]
         var variables = ["PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"]
         for name in names { variables[name] = environment.variable(name) }
         return try Programs.run(found, arguments, environment: variables)
     }
 }
 
-/// Keys and values of a configuration, as far as a line says them by itself: `key = "text"` below its `[section]`.
-///
-/// Whether the file is good only the daemon knows. This is for finding the files that it names.
+/// Keys and string values of a configuration file, found line by line without a TOML parser, to find the files that it
+/// names. Only the daemon validates the configuration.
 struct ConfigurationLines {
     private var values: [String: String] = [:]
 
@@ -144,7 +152,7 @@ struct ConfigurationLines {
 
     subscript(key: String) -> String? { values[key] }
 
-    /// Those whose keys end so, by key.
+    /// The non-empty values whose keys end with the suffix, sorted by key.
     func all(_ suffix: String) -> [(key: String, value: String)] {
         values.filter { $0.key.hasSuffix(suffix) && !$0.value.isEmpty }.map { ($0.key, $0.value) }
             .sorted { $0.0 < $1.0 }
@@ -158,7 +166,7 @@ struct ConfigurationLines {
 
     private static func name(_ text: Substring) -> String { String(text.filter { !" \t\"'".contains($0) }) }
 
-    /// A text without escapes.
+    /// Nil for other values than quoted strings, and for strings with escapes.
     private static func value(_ text: Substring) -> String? {
         guard let quote = text.first, quote == "\"" || quote == "'" else { return nil }
         let inner = text.dropFirst()

@@ -1,16 +1,14 @@
 import Glibc
 import LinuxSupport
 
-/// Another program that was started: with no shell, and an environment that is put together for it.
+/// A child process, started without a shell and with an explicit environment.
 final class ChildProgram {
     private let process: pid_t
     private var isReaped = false
 
     /// - Parameters:
-    ///   - environment: all of it.
-    ///   - input: what it has as standard input; /dev/null without.
-    ///   - output: what it has as standard output; /dev/null without.
-    ///   - errors: the same for standard error.
+    ///   - environment: the whole environment of the child.
+    ///   - input: standard input; like `output` and `errors`, /dev/null if nil.
     init(
         _ program: String, _ arguments: [String] = [], environment: [String: String] = [:], input: CInt? = nil,
         output: CInt? = nil, errors: CInt? = nil
@@ -25,8 +23,7 @@ final class ChildProgram {
                 posix_spawn_file_actions_addopen(&actions, CInt(number), "/dev/null", O_RDWR, 0)
             }
         }
-        // A thread of the runtime has signals blocked, and whoever talks to the daemon ignores SIGPIPE; neither is for
-        // others.
+        // The child must not inherit the signal mask of a runtime thread, nor the ignored SIGPIPE.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -46,7 +43,6 @@ final class ChildProgram {
         self.process = process
     }
 
-    /// One that nobody waits for is ended.
     deinit {
         guard !isReaped else { return }
         kill(process, SIGKILL)
@@ -55,7 +51,7 @@ final class ChildProgram {
 
     func end() { if !isReaped { kill(process, SIGKILL) } }
 
-    /// Its exit status once it has ended; nil where a signal ended it.
+    /// Returns the child's exit status; nil if a signal ended it.
     func wait() -> CInt? {
         var status: CInt = 0
         while waitpid(process, &status, 0) < 0, errno == EINTR {}
@@ -64,15 +60,13 @@ final class ChildProgram {
     }
 }
 
-/// Programs that this one starts.
 enum Programs {
-    /// Where it is in PATH. Relative entries are passed over.
+    /// Searches PATH. Relative entries are ignored.
     static func find(_ name: String, path: String?) -> String? {
         ((path ?? "/usr/local/bin:/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin").split(separator: ":")
             .map { "\($0)/\(name)" }.first { $0.hasPrefix("/") && access($0, X_OK) == 0 }
     }
 
-    /// The directory of this program.
     static func ownDirectory() throws(SystemError) -> String {
         var path = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = readlink("/proc/self/exe", &path, path.count)
@@ -81,17 +75,16 @@ enum Programs {
         return String(decoding: bytes.prefix(bytes.lastIndex(of: UInt8(ascii: "/")) ?? 0), as: UTF8.self)
     }
 
-    /// Where a program that nobody starts by hand is looked for: where all were built, and where it is installed,
-    /// below any prefix.
+    /// The possible locations of a helper program: the build directory, and libexec below any prefix.
     static func places(_ name: String, beside directory: String) -> [String] {
         let prefix = directory.prefix(upTo: directory.lastIndex(of: "/") ?? directory.endIndex)
         return ["\(directory)/\(name)", "\(prefix)/libexec/\(name)"]
     }
 
     struct Finished {
-        /// nil where a signal ended it: it took too long.
+        /// The exit status; nil if the program was killed, as after a timeout.
         let status: CInt?
-        /// Standard output and standard error, up to 256 KiB.
+        /// Standard output and standard error, at most 256 KiB.
         let output: [UInt8]
 
         var lines: [String] {
@@ -99,7 +92,7 @@ enum Programs {
         }
     }
 
-    /// Runs a program to its end, for so many milliseconds at most.
+    /// Runs a program until it exits, and kills it after the timeout.
     static func run(
         _ program: String, _ arguments: [String], environment: [String: String], milliseconds: Int = 10_000
     ) throws(SystemError) -> Finished {

@@ -5,14 +5,14 @@ import ThumbcacheProtocol
 
 /// `--size`, `--fit` and `--format`.
 struct SizeOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Pixels, 1 to 4096: a picture that fits into a square of that side.", valueName: "px"))
+    @Option(help: ArgumentHelp("Pixels, 1 to 4096: an image that fits into a square of that side.", valueName: "px"))
     var size: Int?
 
     @Option(help: ArgumentHelp("With --size: cover (fills the square) or contain (lies inside).", valueName: "fit"))
-    var fit: PictureSize.Fit?
+    var fit: ImageFit?
 
     @Option(help: ArgumentHelp("With --size: source, png, jpeg or webp.", valueName: "format"))
-    var format: PictureSize.Format?
+    var format: ImageFormat?
 
     func validate() throws {
         try thumbcachectl.validate("size", size, in: CommandLimits.size, "pixels")
@@ -21,11 +21,10 @@ struct SizeOptions: ParsableArguments {
         }
     }
 
-    /// For a request.
     var words: [ByteBuffer] { option("SIZE", size) + option("FIT", fit?.rawValue) + option("FORMAT", format?.rawValue) }
 
-    var picture: PictureSize? { size.map { PictureSize($0, fit: fit ?? .cover, format: format ?? .source) } }
+    var imageSize: ImageSize? { size.map { ImageSize($0, fit: fit ?? .cover, format: format ?? .source) } }
 }
 
-extension PictureSize.Fit: ExpressibleByArgument {}
-extension PictureSize.Format: ExpressibleByArgument {}
+extension ImageFit: ExpressibleByArgument {}
+extension ImageFormat: ExpressibleByArgument {}

@@ -4,23 +4,23 @@ import NIOCore
 import Thumbcache
 import ThumbcacheProtocol
 
-/// The program: what `--help` shows first.
 struct Thumbcachectl: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "thumbcachectl",
-        abstract: "Talk to thumbcached, the cache of profile pictures.",
+        abstract: "Control thumbcached, the cache of profile images.",
         usage: "thumbcachectl [--socket <path>] <command>",
         discussion: """
-            A user's cache exists from login to logout. In between, get returns pictures, from the cache or else from \
-            the user's origin, put stores one, and purge removes them. You only ever see your own caches: the daemon \
-            goes by the uid that the kernel reports.
+            A user's cache exists from login to logout. In between, get returns images from the cache or the user's \
+            origin, put stores an image, and purge removes images. You can access only the caches of your own uid, \
+            which the kernel reports to the daemon.
 
-            The daemon is looked for at --socket, else at THUMBCACHED_SOCKET, else, unless you are root, at \
-            $XDG_RUNTIME_DIR/\(ThumbcacheSocket.inSession), else at \(ThumbcacheSocket.ofMachine).
+            The socket is the first of: --socket; THUMBCACHED_SOCKET; \
+            $XDG_RUNTIME_DIR/\(ThumbcacheSocket.inSession), if it exists and you are not root; \
+            \(ThumbcacheSocket.ofMachine).
 
-            Exit status: 0 done; 1 the daemon said no, its error is on stderr; 2 wrong usage; 3 the daemon cannot be \
-            reached; 4 there is no such image; 5 the log-out is not done yet, but a marker was left for it. \
-            For verify and doctor: 1 something is wrong or left, 3 not all could be looked at.
+            Exit status: 0 success; 1 the daemon returned an error; 2 invalid usage; 3 the daemon cannot be reached; \
+            4 no such image; 5 the logout has not happened yet, but a pending-logout file was left for the daemon. \
+            For verify and doctor: 1 a problem or a remnant was found; 3 the check was incomplete.
 
             Example:
               thumbcachectl login alice
@@ -37,8 +37,6 @@ struct Thumbcachectl: ParsableCommand {
 
     @OptionGroup var daemon: DaemonOptions
 
-    /// ArgumentParser's message about a wrong command line in the form of this program's own errors: after its name, in
-    /// lower case.
     static func errorText(_ message: String) -> String {
         var sentence = message.hasPrefix("Error: ") ? message.dropFirst("Error: ".count) : message[...]
         if let first = sentence.first, first.isUppercase, sentence.dropFirst().first?.isLowercase == true {
@@ -47,7 +45,7 @@ struct Thumbcachectl: ParsableCommand {
         return "thumbcachectl: \(sentence)"
     }
 
-    /// What to say where the first word is no command; nil where it is one, or there is none.
+    /// Returns a message if the first word is not a command, with the closest command as a suggestion.
     static func unknownCommand(_ arguments: [String]) -> String? {
         var rest = arguments[...]
         while let first = rest.first, first.hasPrefix("--socket") {
@@ -55,41 +53,40 @@ struct Thumbcachectl: ParsableCommand {
         }
         let known = configuration.subcommands.map { $0._commandName } + ["help"]
         guard let word = rest.first, !word.hasPrefix("-"), !known.contains(word) else { return nil }
-        let meant = closestWord(to: word, among: known).map { "did you mean \($0)?" } ?? "--help lists those there are"
-        return "there is no command '\(PlainText.escape(word))'; \(meant)"
+        let meant = closestWord(to: word, among: known).map { "did you mean \($0)?" } ?? "--help lists the commands"
+        return "unknown command '\(PlainText.escape(word))'; \(meant)"
     }
 }
 
-/// A subcommand. Everything it touches is in the environment that it is handed.
+/// A subcommand.
 protocol DaemonCommand: ParsableCommand {
     func run(in environment: Environment) async throws(Failure)
 }
 
-/// Where the daemon is: may stand before or behind the subcommand.
+/// The location of the daemon. Accepted before and after the subcommand.
 struct DaemonOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The daemon's Unix socket.", valueName: "path"), completion: .file())
     var socket: String?
 }
 
-/// How results are printed.
 struct OutputOptions: ParsableArguments {
-    @Flag(help: "Print JSON, for programs.")
+    @Flag(help: "Print JSON.")
     var json = false
 }
 
-/// For log-out and purge: whom they are done to.
+/// The accounts that a logout or purge applies to.
 struct TargetOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Act for another uid. Only for admins, see access.admins in the daemon's configuration.", valueName: "n"))
+            "Act on another uid. Admins only; see access.admins in the daemon's configuration.", valueName: "n"))
     var uid: UInt32?
 
-    @Flag(help: "Act for every uid of the machine. Only for admins.")
+    @Flag(help: "Act on every uid of the machine. Admins only.")
     var allUids = false
 
     var words: [ByteBuffer] { allUids ? thumbcachectl.words("UID", "*") : option("UID", uid) }
 
     func validate() throws {
-        if allUids, uid != nil { throw ValidationError("--all-uids is every uid: no --uid can stand beside it") }
+        if allUids, uid != nil { throw ValidationError("--all-uids and --uid exclude each other") }
     }
 }

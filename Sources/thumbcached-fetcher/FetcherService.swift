@@ -3,83 +3,71 @@ import Glibc
 import HelperProtocol
 import ImageFetcher
 import LinuxSupport
+import Logging
 import NIOCore
+import Origins
 import SocketLoops
 
-/// Does what the daemon asks for, and says what came of it. On the downloads' loop alone.
+/// Performs the daemon's requests and reports the outcomes. Used on the fetcher's loop only.
 final class FetcherService: StreamHandler {
-    /// Bytes that may wait to be read by the daemon. It always reads; so beyond this the loop waits for it.
-    private static var mostUnsent: Int { 16 << 20 }
+    /// Unsent bytes beyond which the loop blocks until the daemon has read some. The daemon always reads.
+    private static var maximumUnsent: Int { 16 << 20 }
 
     private let stream: SocketLoops.Stream
     private let fetcher: CurlImageFetcher
     private let loop: SocketLoop
+    private let log: Logger
     private let update: (FetcherSettings) -> Void
-    private var assembler = MessageAssembler(longestBody: 0)
+    private var assembler = MessageAssembler(maximumBody: 0)
     private var origins: [String: Origin] = [:]
     private var tasks: [UInt64: any DownloadHandle] = [:]
-    /// What has been written, to be wiped once it is sent: tokens may be in it.
+    /// Written messages, which may contain tokens and are wiped once sent.
     private var unwiped: [ByteBuffer] = []
     private var willFlush = false
 
-    /// - Parameter update: puts other settings in force.
     init(
-        _ stream: SocketLoops.Stream, fetcher: CurlImageFetcher, loop: SocketLoop,
+        _ stream: SocketLoops.Stream, fetcher: CurlImageFetcher, loop: SocketLoop, log: Logger,
         update: @escaping (FetcherSettings) -> Void
     ) {
-        (self.stream, self.fetcher, self.loop, self.update) = (stream, fetcher, loop, update)
+        (self.stream, self.fetcher, self.loop) = (stream, fetcher, loop)
+        (self.log, self.update) = (log, update)
     }
-
-    // MARK: What the daemon says
 
     func received(_ bytes: ByteBuffer) {
         do throws(MessageError) {
-            try assembler.receive(bytes) { fields, _ throws(MessageError) in take(try FetcherRequest(fields)) }
+            try assembler.receive(bytes) { fields, _ throws(MessageError) in
+                try perform(try FetcherRequest(fields) { origins[$0] })
+            }
         } catch {
-            // The daemon is of the same version: one that says what cannot be is none to be served.
+            // The daemon has the same version, so only a defect can cause this.
+            log.error("invalid message from the daemon", metadata: ["reason": "\(error)"])
             _exit(1)
         }
     }
 
-    private func take(_ request: FetcherRequest) {
+    private func perform(_ request: FetcherRequest) throws(MessageError) {
         switch request {
         case .settings(let settings): update(settings)
-        case .origin(let origin): origins[origin.name] = origin
-        case .download(let id, let download): start(id, download)
-        case .token(let id, let refresh): start(id, refresh)
-        case .cancel(let id): tasks.removeValue(forKey: id)?.cancel()
-        case .isAlive(let id): fetcher.whenAlive(onLoop { $0.say(.alive(id)) })
-        case .statistics(let id): say(.statistics(id, fetcher.statistics))
-        }
-    }
-
-    private func start(_ id: UInt64, _ request: DownloadRequest) {
-        guard let origin = origins[request.origin] else { return say(.failed(id, .origin("no such origin"))) }
-        let download = Download(
-            uid: request.uid, origin: origin, target: request.target, token: request.token,
-            timeout: request.timeout, condition: request.condition, framing: .bare)
-        let bound = NIOLoopBound(self, eventLoop: loop)
-        do throws(CacheFailure) {
-            tasks[id] = try fetcher.start(download) { outcome in bound.value.ended(id, outcome) }
-        } catch {
-            say(.failed(id, error))
-        }
-    }
-
-    private func start(_ id: UInt64, _ refresh: TokenRefresh) {
-        guard let origin = origins[refresh.origin] else {
-            return say(.token(id, .failure(.origin("no such origin"))))
-        }
-        let request = TokenRequest(
-            uid: refresh.uid, origin: origin, endpoint: refresh.endpoint, refreshToken: refresh.refreshToken)
-        let bound = NIOLoopBound(self, eventLoop: loop)
-        do throws(TransferFailure) {
-            tasks[id] = try fetcher.refresh(request) { result in
-                bound.value.tasks[id] = nil
-                bound.value.say(.token(id, result))
+        case .origin(let name, let settings):
+            let origin = try Origin(name: name, encodedSettings: settings)
+            origins[name] = origin
+            if let missing = CurlImageFetcher.missingProtocol(of: origin) {
+                log.error("origin without LDAP", metadata: ["origin": "\(name)", "reason": "\(missing)"])
             }
+        case .download(let id, let download): start(id) { .download(download) }
+        case .token(let id, let request): start(id) { () throws(FetchFailure) in try TransferJob(request) }
+        case .cancel(let id): tasks.removeValue(forKey: id)?.cancel()
+        case .ping(let number): fetcher.callOnLoop(onLoop { $0.send(.pong(number)) })
+        case .statistics(let id): send(.statistics(id, fetcher.statistics))
+        }
+    }
+
+    private func start(_ id: UInt64, _ job: () throws(FetchFailure) -> TransferJob) {
+        let bound = NIOLoopBound(self, eventLoop: loop)
+        do throws(FetchFailure) {
+            tasks[id] = try fetcher.start(try job()) { outcome in bound.value.complete(id, outcome) }
         } catch {
-            say(.token(id, .failure(error)))
+            send(.failed(id, error))
         }
     }
 
@@ -88,29 +76,27 @@ final class FetcherService: StreamHandler {
         return { work(bound.value) }
     }
 
-    // MARK: What it is told
-
-    private func ended(_ id: UInt64, _ outcome: DownloadOutcome) {
+    private func complete(_ id: UInt64, _ outcome: TransferOutcome) {
         tasks[id] = nil
         switch outcome {
-        case .image(let image):
-            let bytes = image.bytes.image
-            say(.image(id, image.headers, redirectedTo: image.redirectedTo), body: bytes)
-        case .missing(let headers): say(.missing(id, headers))
-        case .unusable(let failure, let headers): say(.unusable(id, headers, failure))
-        case .notModified(let headers): say(.notModified(id, headers))
-        case .failed(let failure): say(.failed(id, failure))
+        case .download(.image(let image)):
+            send(.image(id, image.headers, redirectedTo: image.redirectedTo), body: image.bytes.image)
+        case .download(.missing(let headers)): send(.missing(id, headers))
+        case .download(.unusable(let failure, let headers)): send(.unusable(id, headers, failure))
+        case .download(.notModified(let headers)): send(.notModified(id, headers))
+        case .token(.success(let grant)): send(.token(id, grant))
+        case .download(.failed(let failure)), .token(.failure(let failure)): send(.failed(id, failure))
         }
     }
 
-    /// Sent with all that this round of the loop has to say.
-    private func say(_ report: FetcherReport, body: ByteBuffer? = nil) {
+    /// Queues a message. All messages of a round of the loop are sent together.
+    private func send(_ report: FetcherReport, body: ByteBuffer? = nil) {
         var message = ByteBuffer()
         report.write(to: &message, body: body?.readableBytes ?? 0)
         stream.write(message)
         unwiped.append(message)
         if let body { stream.write(body) }
-        if stream.unsent > Self.mostUnsent { return flush() }
+        if stream.unsent > Self.maximumUnsent { return flush() }
         guard !willFlush else { return }
         willFlush = true
         loop.execute(onLoop { $0.flush() })
@@ -118,7 +104,7 @@ final class FetcherService: StreamHandler {
 
     private func flush() {
         willFlush = false
-        stream.flush(downTo: Self.mostUnsent)
+        stream.flush(downTo: Self.maximumUnsent)
         outputMoved()
     }
 
@@ -127,8 +113,6 @@ final class FetcherService: StreamHandler {
         for message in unwiped { message.wipeReadableBytesOfAll() }
         unwiped = []
     }
-
-    // MARK: The end
 
     func inputEnded() { _exit(0) }
 

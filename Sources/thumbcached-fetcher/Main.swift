@@ -6,16 +6,16 @@ import LinuxSupport
 import ProgramSupport
 import ThumbcacheProtocol
 
-/// `thumbcached-fetcher`: downloads for the daemon, and holds neither keys nor store.
+/// `thumbcached-fetcher`: downloads for the daemon, in a process without keys and store.
 @main
 struct FetcherCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "thumbcached-fetcher",
         abstract: "Downloads images and renews access tokens for thumbcached.",
         discussion: """
-            Nobody starts it by hand: systemd does for thumbcached.service, and a daemon that a person started does \
-            itself. It speaks with the daemon over the socket that it is handed, as its standard input or as systemd \
-            passes one, and ends with it.
+            Not meant to be started by hand. systemd starts it for thumbcached.service; a daemon that was started by \
+            hand starts it itself. It serves the first connection to the socket from systemd, or its standard input, \
+            and exits when the daemon closes the connection.
             """,
         version: Version.current)
 
@@ -28,9 +28,11 @@ struct FetcherCommand: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         umask(0o077)
         clinux_overwrite_freed_memory()
+        // libldap reads no ldap.conf(5) and no variables, which could change how it connects.
+        setenv("LDAPNOINIT", "1", 1)
         do {
-            // Before anything else: a program of the same uid that attaches with ptrace(2) could put another in its place.
-            // The process that starts it is undumpable, but exec(2) resets that.
+            // First, because a program of the same uid could attach with ptrace(2) and replace this one. The process
+            // that starts it is undumpable, but exec(2) resets that.
             try becomeUndumpable()
             try FetcherProgram.serve(try FetcherProgram.connection())
         } catch {

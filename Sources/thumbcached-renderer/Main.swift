@@ -5,21 +5,20 @@ import LinuxSupport
 import ProgramSupport
 import ThumbcacheProtocol
 
-/// `thumbcached-renderer`: makes pictures of other sizes for the daemon, and holds nothing of anybody's.
+/// `thumbcached-renderer`: renders images in other sizes for the daemon, in processes that can do nothing else.
 @main
 struct RendererCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "thumbcached-renderer",
-        abstract: "Makes pictures of other sizes for thumbcached.",
+        abstract: "Renders images in other sizes for thumbcached.",
         discussion: """
-            Nobody starts it by hand: systemd does for thumbcached.service, and a daemon that a person started does \
-            itself. Each connection has a worker of its own, which decodes what comes over it and can do nothing \
-            else. Connections are those to the socket that systemd passes, or such as come over standard input, \
-            themselves as descriptors.
+            Not meant to be started by hand. systemd starts it for thumbcached.service; a daemon that was started by \
+            hand starts it itself. It accepts connections to the socket from systemd, or receives them as descriptors \
+            over standard input. A worker process for each connection decodes images and can do nothing else.
             """,
         version: Version.current)
 
-    @Option(help: ArgumentHelp("Seconds without a connection after which the program ends.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("Seconds without a connection after which the program exits.", valueName: "seconds"))
     var idle = 10
 
     static func main() {
@@ -31,7 +30,7 @@ struct RendererCommand: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         umask(0o077)
         do {
-            var program = try RendererProgram(Connections.passed(), patience: max(0, idle))
+            var program = try RendererProgram(Connections.passed(), idleTimeout: max(0, idle))
             try program.serve()
         } catch {
             Self.fail("\(error)")

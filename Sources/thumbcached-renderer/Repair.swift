@@ -1,11 +1,11 @@
 import NIOCore
 
 extension ByteBuffer {
-    /// Bytes that ``repairPicture()`` may add.
+    /// Bytes that ``repairImage()`` may append.
     static var roomForRepair: Int { 32 }
 
-    /// Changes a picture so that libvips decodes it as browsers do. Leaves other bytes as they are.
-    mutating func repairPicture() {
+    /// Changes an image so that libvips decodes it as browsers do.
+    mutating func repairImage() {
         if starts(with: [0xFF, 0xD8, 0xFF]) {
             endJPEG()
         } else if starts(with: Array("GIF8".utf8)) {
@@ -19,16 +19,13 @@ extension ByteBuffer {
         getBytes(at: readerIndex + offset, length: prefix.count) == prefix
     }
 
-    /// Adds an EOI marker (ITU-T T.81, B.1.1.3). A JPEG that lacks only this decodes without a warning then, while one
-    /// that lacks pixels does not.
+    /// Appends an EOI marker (ITU-T T.81, B.1.1.3). A JPEG that lacks only this marker then decodes without a warning;
+    /// one that lacks pixels does not.
     private mutating func endJPEG() { writeBytes([0xFF, 0xD9]) }
 
-    // MARK: GIF
-
-    /// Replaces everything after the first frame with a transparent frame of one pixel.
-    ///
-    /// libvips omits opacity unless a frame declares a transparent color, and then shows as black what the first frame
-    /// does not cover or has no data for.
+    /// Replaces everything after the first frame with a transparent frame of one pixel. libvips omits the alpha channel
+    /// unless a frame declares a transparent color. Pixels that the first frame does not cover, or has no data for,
+    /// would then be black.
     private mutating func keepFirstFrameOfGIF() {
         guard let end = endOfFirstFrame() else { return }
         moveWriterIndex(to: end)
@@ -41,7 +38,7 @@ extension ByteBuffer {
     }
 
     /// Walks the blocks of a GIF (GIF89a, appendix B) up to the end of its first image.
-    /// - Returns: nil if that is not whole or preceded by something else than extensions.
+    /// - Returns: nil if the image is incomplete, or preceded by blocks other than extensions.
     private mutating func endOfFirstFrame() -> Int? {
         guard let screen: UInt8 = getInteger(at: readerIndex + 10) else { return nil }
         var place = readerIndex + 13 + Self.colorTableLength(screen)
@@ -63,7 +60,7 @@ extension ByteBuffer {
 
     private static func colorTableLength(_ flags: UInt8) -> Int { flags & 0x80 == 0 ? 0 : 3 << (flags & 7 + 1) }
 
-    /// Walks data blocks, each with its length in front, up to the empty one. Adds that if only that is missing.
+    /// Walks data sub-blocks, each preceded by its length, up to the empty one. Appends that if only it is missing.
     private mutating func endOfData(from start: Int) -> Int? {
         var place = start
         while let length: UInt8 = getInteger(at: place) {
@@ -75,10 +72,8 @@ extension ByteBuffer {
         return place + 1
     }
 
-    // MARK: AVIF
-
-    /// Makes `avif` the main brand of an AVIF file (AVIF 1.1, section 6) that has another, such as the brand `avis` of an
-    /// animation, and a compatible one: libvips and libheif look for no other.
+    /// Makes `avif` the major brand of an AVIF file (AVIF 1.1, section 6) that has another, such as `avis` for
+    /// animations, and a compatible brand. libvips and libheif recognize no other.
     private mutating func nameAVIF() {
         let brands = ["avif", "avis", "avio", "MA1A", "MA1B"]
         guard let length: UInt32 = getInteger(at: readerIndex), length >= 20, Int(length) <= readableBytes else {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import CLinux
 import Glibc
+import HelperClient
 import LinuxSupport
 import Logging
 import ProgramSupport
@@ -11,11 +12,11 @@ import ThumbcacheProtocol
 struct Main: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "thumbcached",
-        abstract: "The on-disk thumbnail cache that knows whom it belongs to.",
+        abstract: "An on-disk cache of profile images for each user.",
         discussion: """
-            Serves profile pictures to local programs over a Unix socket, downloads what it lacks, and ends a user's \
-            cache when the user logs out, so that nothing of it can be read again. Talk to it with thumbcachectl or \
-            any Redis client. Stops on SIGTERM and SIGINT, reads its configuration again on SIGHUP.
+            Serves profile images to local programs over a Unix socket, downloads missing images, and destroys a \
+            user's cache at logout. Clients are thumbcachectl and any Redis client. SIGTERM and SIGINT stop the \
+            daemon, SIGHUP reloads its configuration.
             """,
         version: Version.current)
 
@@ -24,54 +25,54 @@ struct Main: ParsableCommand {
         help: ArgumentHelp(
             "The configuration file.",
             discussion: """
-                Without it the first that exists of two is read: whoever is not root has their own, \
-                $XDG_CONFIG_HOME/thumbcached/thumbcached.toml or ~/.config/thumbcached/thumbcached.toml, and everybody \
-                \(ConfigurationLoader.defaultFile). Services that systemd made directories for read the latter alone.
+                Default: the first of two files that exists, \
+                $XDG_CONFIG_HOME/thumbcached/thumbcached.toml (in ~/.config if the variable is not set) and \
+                \(ConfigurationLoader.defaultFile). Root and services of systemd read only the latter.
                 """,
             valueName: "file"))
     var configurationFile: String?
 
     @Flag(
         help: ArgumentHelp(
-            "Read the configuration, say whether it is good, and exit.",
+            "Validate the configuration and exit.",
             discussion: """
-                It is judged as the service would read it: root reads it as the user \
-                \(ConfigurationCheck.serviceUser), where there is one. Your own file is judged as your own daemon would.
+                As root, reads the file as user \(ConfigurationCheck.serviceUser), if that user exists. A personal \
+                file is checked with the caller's environment.
                 """))
     var checkConfig = false
 
     @Option(
         help: ArgumentHelp(
-            "\(alternatives(Logger.Level.allCases.map(\.rawValue))): over the file's log.level.", valueName: "level"))
+            "Override log.level: one of \(alternatives(Logger.Level.allCases.map(\.rawValue))).",
+            valueName: "level"))
     var logLevel: Logger.Level?
 
     @Option(name: .customLong("start-helper"), help: .hidden)
     var helpers: [String] = []
 
-    /// First of all, lest a socket or a file of the store's come to be the log that nobody wants.
-    ///
-    /// Not async: the main thread of an async program is libdispatch's, which traps where descriptors or threads are
-    /// short (F75).
+    /// Opens closed standard streams first, so that no socket or file of the store becomes standard error. Not async:
+    /// libdispatch, which runs the main thread of an async program, traps without descriptors or threads (F75).
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else {
             fail("open /dev/null: \(SystemError("open").reason)", environment())
         }
+        // Parses the arguments and calls run().
         main(nil)
     }
 
     mutating func run() throws {
-        // A log that nobody reads any more ends nothing.
+        // Otherwise writing to a closed log would end the daemon.
         signal(SIGPIPE, SIG_IGN)
-        // What the daemon makes is nobody else's, whatever mode is asked for.
+        // Files are accessible to the daemon's user only, whatever mode the code requests.
         umask(0o077)
         if !helpers.isEmpty {
             do {
-                return try HelperStarter.serve(helpers)
+                return try ForkServer.serve(helpers)
             } catch {
                 Self.fail("\(error)", Self.environment())
             }
         }
-        // Images that were evicted or sent, requests, what libraries kept; small pieces are wiped where they matter.
+        // Makes free(3) overwrite memory, so that freed blocks hold no images or tokens (I11).
         clinux_overwrite_freed_memory()
         let environment = Self.environment()
         do {
@@ -87,7 +88,7 @@ struct Main: ParsableCommand {
         }
     }
 
-    /// What the daemon reads of its environment. Whatever else stands there may be a secret of others (I11, F79).
+    /// The variables that the daemon uses. Others may contain secrets (I11, F79).
     private static func environment() -> [String: String] {
         [
             "CACHE_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRECTORY", "HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",

@@ -13,12 +13,12 @@
 #define SO_PEERGROUPS 59
 #endif
 
-/* Ids that an account may have: its uid and its further groups. */
+/* The account ids of a peer: its uid and its supplementary groups. */
 enum { MOST_IDS = 16 };
 
 typedef int getsockopt_function(int, int, int, void *restrict, socklen_t *restrict);
 
-/* Fills in the numbers of a list and returns how many there are. */
+/* Parses a list of numbers and returns their count. */
 static int numbers(const char *list, unsigned ids[MOST_IDS])
 {
     int count = 0;
@@ -31,7 +31,7 @@ static int numbers(const char *list, unsigned ids[MOST_IDS])
     return count;
 }
 
-/* How many ids a process names, 0 if it names none, -1 with ESRCH if that cannot be read: it has ended. */
+/* Returns the number of ids that a process names, 0 if none, or -1 with ESRCH if the process has ended. */
 static int named_by(pid_t pid, unsigned ids[MOST_IDS])
 {
     static const char variable[] = "THUMBCACHED_TEST_PEER=";
@@ -43,7 +43,7 @@ static int named_by(pid_t pid, unsigned ids[MOST_IDS])
     ssize_t count = -1;
     while (file >= 0 && (count = read(file, text + length, sizeof text - 1 - length)) > 0) length += (size_t)count;
     if (file >= 0) close(file);
-    /* That of a process which is about to end is empty. */
+    /* The environment of a process that is ending is empty. */
     if (count < 0 || length == 0) {
         errno = ESRCH;
         return -1;
@@ -57,10 +57,10 @@ static int named_by(pid_t pid, unsigned ids[MOST_IDS])
 
 int getsockopt(int descriptor, int level, int name, void *restrict value, socklen_t *restrict length)
 {
-    /* POSIX has dlsym give functions as pointers to data: a union says so without a cast that the compiler warns of. */
+    /* dlsym returns a pointer to data. A union converts it to a function pointer without a compiler warning. */
     union { void *data; getsockopt_function *function; } kernel = { .data = dlsym(RTLD_NEXT, "getsockopt") };
-    int isForUs = level == SOL_SOCKET && (name == SO_PEERCRED || name == SO_PEERGROUPS);
-    if (!isForUs) return kernel.function(descriptor, level, name, value, length);
+    int is_peer_option = level == SOL_SOCKET && (name == SO_PEERCRED || name == SO_PEERGROUPS);
+    if (!is_peer_option) return kernel.function(descriptor, level, name, value, length);
 
     struct ucred peer;
     socklen_t size = sizeof peer;
@@ -71,14 +71,14 @@ int getsockopt(int descriptor, int level, int name, void *restrict value, sockle
     if (count == 0) return kernel.function(descriptor, level, name, value, length);
 
     peer.uid = peer.gid = ids[0];
-    const void *answer = name == SO_PEERCRED ? (const void *)&peer : (const void *)(ids + 1);
+    const void *result = name == SO_PEERCRED ? (const void *)&peer : (const void *)(ids + 1);
     socklen_t needed = name == SO_PEERCRED ? sizeof peer : (socklen_t)((count - 1) * sizeof ids[0]);
     if (*length < needed) {
         *length = needed;
         errno = ERANGE;
         return -1;
     }
-    memcpy(value, answer, needed);
+    memcpy(value, result, needed);
     *length = needed;
     return 0;
 }

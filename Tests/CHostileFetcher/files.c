@@ -12,7 +12,7 @@
 static void try_open(const char *path, int flags, const char *what)
 {
     int file = open(path, flags | O_CLOEXEC);
-    tell(file, what, path);
+    report(file, what, path);
     if (file >= 0) close(file);
 }
 
@@ -21,7 +21,7 @@ static void try_list(const char *path)
     DIR *directory = opendir(path);
     errno = directory ? 0 : errno;
     const struct dirent *entry = directory ? readdir(directory) : NULL;
-    tell(entry ? 0 : -1, "list ", path);
+    report(entry ? 0 : -1, "list ", path);
     if (directory) closedir(directory);
 }
 
@@ -30,7 +30,7 @@ void try_create(const char *directory)
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/hostile-%d", directory, (int)getpid());
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    tell(file, "create in ", directory);
+    report(file, "create in ", directory);
     if (file < 0) return;
     close(file);
     unlink(path);
@@ -40,7 +40,7 @@ void try_path(const char *path)
 {
     struct stat status;
     try_open(path, O_RDONLY, "open ");
-    /* Who may look at nothing is told what it is all the same, unless the modes of directories keep it. */
+    /* Landlock does not restrict stat(2); only modes of directories do. */
     int is_directory = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
     if (is_directory) {
         try_list(path);
@@ -48,7 +48,7 @@ void try_path(const char *path)
     } else {
         try_open(path, O_WRONLY, "write ");
     }
-    /* To the mode that it has. */
+    /* The unchanged mode. */
     int is_known = stat(path, &status) == 0;
-    tell(is_known ? chmod(path, status.st_mode & 07777) : -1, "chmod ", path);
+    report(is_known ? chmod(path, status.st_mode & 07777) : -1, "chmod ", path);
 }

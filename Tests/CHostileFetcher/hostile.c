@@ -16,29 +16,29 @@
 
 typedef int add_function(void *, void *);
 
-/* Where the tries are told: a renderer's worker has nothing open but its connection. */
+/* Where the attempts are reported: 2, or in a worker of the renderer 0, its only open descriptor. */
 static int output = 2;
 
-/* One write for each line: those of the program itself come between whole ones only. Not by stdio, which first asks
- * where in a file it is. */
-static void say(const char *format, const char *what, const char *whom, const char *why)
+/* Writes a line with one write(2), so that lines of the program itself do not split it. Not with stdio, which calls
+ * lseek(2) first. */
+static void print(const char *format, const char *action, const char *object, const char *result)
 {
     char line[PATH_MAX + 128];
-    int length = snprintf(line, sizeof line, format, what, whom, why);
+    int length = snprintf(line, sizeof line, format, action, object, result);
     if (write(output, line, (size_t)length) < 0) _exit(1);
 }
 
-void tell(long result, const char *what, const char *whom)
+void report(long result, const char *action, const char *object)
 {
     const char *name = strerrorname_np(errno);
     if (result == -1) {
-        say("hostile: %s%s: refused (%s)\n", what, whom, name ? name : "?");
+        print("hostile: %s%s: refused (%s)\n", action, object, name ? name : "?");
     } else {
-        say("hostile: %s%s: DONE%s\n", what, whom, "");
+        print("hostile: %s%s: DONE%s\n", action, object, "");
     }
 }
 
-/* Calls `function` with each of the parts of a variable that colons separate. */
+/* Calls `function` with each element of a colon-separated environment variable. */
 static void each(const char *variable, void (*function)(const char *))
 {
     const char *value = getenv(variable);
@@ -62,7 +62,7 @@ static void try_everything(void)
     try_sockets();
     try_powers();
     try_descriptors();
-    say("hostile: end%s%s%s\n", "", "", "");
+    print("hostile: end%s%s%s\n", "", "", "");
 }
 
 static void *wait_for_ever(void *nothing)
@@ -71,7 +71,7 @@ static void *wait_for_ever(void *nothing)
     return nothing;
 }
 
-/* Starts threads that never end, and sends a byte for each. Never returns. */
+/* Starts threads that never end, and sends a byte for each. Does not return. */
 static void start_threads(int count)
 {
     pthread_attr_t small;
@@ -85,7 +85,7 @@ static void start_threads(int count)
     wait_for_ever(NULL);
 }
 
-/* The first thing that a renderer's worker asks of libvips. */
+/* The first function of libvips that a worker of the renderer calls. */
 const char *vips_foreign_find_load_buffer(const void *bytes, unsigned long length)
 {
     (void)bytes, (void)length;
@@ -93,14 +93,14 @@ const char *vips_foreign_find_load_buffer(const void *bytes, unsigned long lengt
     output = 0;
     pid_t child = fork();
     if (child == 0) _exit(0);
-    tell(child, "fork", "");
+    report(child, "fork", "");
     try_everything();
     _exit(0);
 }
 
 int curl_multi_add_handle(void *multi, void *easy)
 {
-    /* POSIX has dlsym give functions as pointers to data: a union says so without a cast that the compiler warns of. */
+    /* dlsym returns a pointer to data. A union converts it to a function pointer without a compiler warning. */
     union { void *data; add_function *function; } libcurl = { .data = dlsym(RTLD_NEXT, "curl_multi_add_handle") };
     static atomic_flag has_tried = ATOMIC_FLAG_INIT;
     if (strcmp(program_invocation_short_name, "thumbcached-fetcher") == 0 && !atomic_flag_test_and_set(&has_tried)) {

@@ -14,25 +14,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Opens a file of a process and reads a byte where it can: at address 0 of its memory there is none. */
+/* Opens a file of another process and reads a byte of it. */
 static void try_file(const char *number, const char *file)
 {
     char path[64], what[32], byte;
     snprintf(path, sizeof path, "/proc/%s/%s", number, file);
     snprintf(what, sizeof what, "%s of ", file);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    /* What stands in no memory is read in vain, and yet it could be. */
+    /* EIO: address 0 is not mapped, but reading was allowed. */
     long result = descriptor < 0 ? -1 : read(descriptor, &byte, 1);
     if (result == -1 && errno == EIO) result = 0;
-    tell(result, what, number);
+    report(result, what, number);
     if (descriptor >= 0) close(descriptor);
 }
 
 static void try_ptrace(pid_t process, const char *number)
 {
-    /* Without a stop of its own: where it is let, the other one goes on. */
+    /* PTRACE_SEIZE does not stop the process, so it continues if the attempt succeeds. */
     long result = ptrace(PTRACE_SEIZE, process, NULL, NULL);
-    tell(result, "ptrace of ", number);
+    report(result, "ptrace of ", number);
     if (result != 0 || ptrace(PTRACE_INTERRUPT, process, NULL, NULL) != 0) return;
     waitpid(process, NULL, __WALL);
     ptrace(PTRACE_DETACH, process, NULL, NULL);
@@ -43,16 +43,16 @@ static void try_memory(pid_t process, const char *number)
     char byte;
     struct iovec here = { .iov_base = &byte, .iov_len = 1 }, there = { .iov_base = (void *)8, .iov_len = 1 };
     long result = process_vm_readv(process, &here, 1, &there, 1, 0);
-    /* The address is asked about last. */
-    tell(result == -1 && errno == EFAULT ? 0 : result, "process_vm_readv of ", number);
+    /* EFAULT: permission was granted; the kernel checks the address last. */
+    report(result == -1 && errno == EFAULT ? 0 : result, "process_vm_readv of ", number);
 }
 
 static void try_pidfd(pid_t process, const char *number)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, process, 0);
-    tell(pidfd, "pidfd_open of ", number);
+    report(pidfd, "pidfd_open of ", number);
     int descriptor = (int)syscall(SYS_pidfd_getfd, pidfd, 0, 0);
-    tell(descriptor, "pidfd_getfd of ", number);
+    report(descriptor, "pidfd_getfd of ", number);
     if (descriptor >= 0) close(descriptor);
     if (pidfd >= 0) close(pidfd);
 }
@@ -66,7 +66,7 @@ void try_process(pid_t process)
     try_ptrace(process, number);
     try_memory(process, number);
     try_pidfd(process, number);
-    tell(kill(process, 0), "kill of ", number);
+    report(kill(process, 0), "kill of ", number);
 }
 
 static void try_program(void)
@@ -76,16 +76,16 @@ static void try_program(void)
     pid_t child;
     int code = posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environment);
     errno = code;
-    tell(code == 0 ? 0 : -1, "execve", "");
+    report(code == 0 ? 0 : -1, "execve", "");
     if (code == 0) waitpid(child, NULL, 0);
 }
 
 static void try_namespace(void)
 {
-    /* Not unshare(2), which refuses that to every process of several threads. */
+    /* Not unshare(2), which always refuses this to a process with several threads. */
     long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0L, 0L, 0L, 0L);
     if (child == 0) _exit(0);
-    tell(child, "user namespace", "");
+    report(child, "user namespace", "");
     if (child > 0) waitpid((pid_t)child, NULL, 0);
 }
 
@@ -93,7 +93,7 @@ void try_powers(void)
 {
     try_program();
     try_namespace();
-    /* Of this thread alone, unlike setuid(3). */
-    tell(syscall(SYS_setuid, 0), "setuid", "");
-    tell(prctl(PR_SET_DUMPABLE, 1L, 0L, 0L, 0L), "dumpable", "");
+    /* The system call affects only this thread, unlike setuid(3). */
+    report(syscall(SYS_setuid, 0), "setuid", "");
+    report(prctl(PR_SET_DUMPABLE, 1L, 0L, 0L, 0L), "dumpable", "");
 }

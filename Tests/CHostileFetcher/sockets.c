@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A Unix socket that can still be connected, by any way there is: one of a pair of datagrams can. */
+/* A Unix socket that can be connected. If socket(2) is refused, one of a pair of datagram sockets. */
 static int unix_socket(int type)
 {
     int made = socket(AF_UNIX, type | SOCK_CLOEXEC, 0), pair[2];
@@ -35,14 +35,14 @@ void try_connect(const char *name)
         ours = unix_socket(SOCK_DGRAM);
         if (ours >= 0) result = connect(ours, (const struct sockaddr *)&address, size);
     }
-    tell(result, "connect ", name);
+    report(result, "connect ", name);
     if (ours >= 0) close(ours);
 }
 
 static void try_socket(int family, int type, int protocol, const char *what)
 {
     int made = socket(family, type | SOCK_CLOEXEC, protocol);
-    tell(made, what, "");
+    report(made, what, "");
     if (made >= 0) close(made);
 }
 
@@ -53,11 +53,11 @@ void try_sockets(void)
     try_socket(AF_UNIX, SOCK_STREAM, 0, "unix socket");
     int pair[2];
     int result = socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair);
-    tell(result, "pair of datagram sockets", "");
+    report(result, "pair of datagram sockets", "");
     for (int i = 0; result == 0 && i < 2; i++) close(pair[i]);
 }
 
-/* Whether a descriptor is a Unix socket whose other end, or whose maker, is another process. */
+/* Whether a descriptor is a Unix socket that is connected to, or was created by, another process. */
 static int leads_to_a_process(int descriptor)
 {
     int family;
@@ -68,7 +68,7 @@ static int leads_to_a_process(int descriptor)
     return getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid != getpid();
 }
 
-/* Where the fetcher has its connection to the daemon, which is what whoever breaks in there is left with. */
+/* The descriptor of the fetcher's connection to the daemon, which an attacker keeps. */
 enum { CONNECTION = 3 };
 
 void try_descriptors(void)
@@ -80,14 +80,14 @@ void try_descriptors(void)
         snprintf(number, sizeof number, "%d", descriptor);
         struct stat status;
         if (leads_to_a_process(descriptor)) {
-            tell(0, "process behind descriptor ", number);
+            report(0, "process at the other end of descriptor ", number);
             found++;
         } else if (descriptor > 2 && fstat(descriptor, &status) == 0
                    && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode))) {
-            tell(0, "file behind descriptor ", number);
+            report(0, "file at descriptor ", number);
             found++;
         }
     }
     errno = ENOENT;
-    if (found == 0) tell(-1, "descriptors that lead elsewhere", "");
+    if (found == 0) report(-1, "descriptors of files or other processes", "");
 }

@@ -1,28 +1,28 @@
-/* What the files of this target share. */
+/* Declarations shared by the files of this target. */
 #ifndef THUMBCACHED_TRIES_H
 #define THUMBCACHED_TRIES_H
 
 #include <sys/types.h>
 
-/* Writes the line on a try. `result` is -1, with errno, where it was refused. */
-void tell(long result, const char *what, const char *whom);
+/* Writes the line for an attempt. A `result` of -1, with errno, means that it was refused. */
+void report(long result, const char *action, const char *object);
 
-/* As much as somebody can do with a file or directory: open, read or list, write or create. */
+/* Opens, reads or lists, writes or creates in, and changes the mode of a file or directory. */
 void try_path(const char *path);
 /* Creates a file in a directory, and removes it. */
 void try_create(const char *directory);
 
-/* Memory, environment, descriptors of another process, and signals to it. */
+/* Accesses the memory, environment and descriptors of another process, and sends it a signal. */
 void try_process(pid_t process);
 
-/* Connects to a Unix socket, by a path or, behind an @, by an abstract name. */
+/* Connects to a Unix socket: a path, or @ and an abstract name. */
 void try_connect(const char *name);
-/* Sockets that are not made. */
+/* Creates sockets of refused types. */
 void try_sockets(void);
-/* Descriptors that lead to another process or to files, descriptor 0 apart. */
+/* Looks for descriptors that lead to another process or to files, except descriptor 0. */
 void try_descriptors(void);
 
-/* Programs, accounts, namespaces, and being looked at by others. */
+/* Starts a program, creates a namespace, changes the account, and becomes dumpable. */
 void try_powers(void);
 
 #endif

@@ -1,7 +1,7 @@
 import CacheCore
 
 extension CacheFailure {
-    /// Which failure it is, with its reason, as a test tells it. What people read is the description.
+    /// The failure's case with its reason, for comparison in tests.
     public var name: String {
         switch self {
         case .notLoggedIn: "notLoggedIn"

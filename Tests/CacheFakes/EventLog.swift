@@ -1,7 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// What happened, in the order it happened, across the fakes that share it: so that a test can say that keys were wiped
-/// before the log-out was committed.
+/// Events in order, recorded by all fakes that share the log.
 public final class EventLog: Sendable {
     private let entries = NIOLockedValueBox<[String]>([])
 
@@ -13,8 +12,8 @@ public final class EventLog: Sendable {
         entries.withLockedValue { $0.append(event) }
     }
 
-    /// Takes out what was recorded so far.
-    public func take() -> [String] {
+    /// Returns and removes the recorded events.
+    public func removeAll() -> [String] {
         entries.withLockedValue { entries in
             defer { entries = [] }
             return entries

@@ -2,17 +2,17 @@ import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A fetcher whose downloads the test ends by hand.
+/// A fetcher whose downloads are ended by the test.
 public final class FakeFetcher: ImageFetching {
     private struct State {
         var downloads: [FakeDownload] = []
-        var refusal: CacheFailure?
+        var refusal: FetchFailure?
         var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
-        var waiting: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
     }
 
+    private let starts = Gate()
     private let state = NIOLockedValueBox(State())
     private let log: EventLog
 
@@ -21,54 +21,43 @@ public final class FakeFetcher: ImageFetching {
         self.log = log
     }
 
-    /// All downloads started, in that order, whatever became of them.
+    /// All downloads that were started, in order, including ended ones.
     public var downloads: [FakeDownload] { state.withLockedValue { $0.downloads } }
 
-    /// What it says of itself, whatever is under way.
+    /// Whether downloads are reported as in flight.
     public var isBusy: Bool {
         get { state.withLockedValue { $0.isBusy } }
         set { state.withLockedValue { $0.isBusy = newValue } }
     }
 
     /// While set, no download starts.
-    public var refusal: CacheFailure? {
+    public var refusal: FetchFailure? {
         get { state.withLockedValue { $0.refusal } }
         set { state.withLockedValue { $0.refusal = newValue } }
     }
 
-    /// While set, a download for which it returns something has ended before `start` returns, as it may on a fast
-    /// thread.
+    /// While set, a download ends with the returned outcome before `start` returns, as a fast download may.
     public var answer: (@Sendable (Download) -> DownloadOutcome?)? {
         get { state.withLockedValue { $0.answer } }
         set { state.withLockedValue { $0.answer = newValue } }
     }
 
-    /// Where what ``answer`` returns ends a download: while nil before `start` returns, else whenever the pool comes to
-    /// it.
+    /// The pool on which outcomes of ``answer`` are delivered; nil delivers them before `start` returns.
     public var answersOn: (any BlockingPool)? {
         get { state.withLockedValue { $0.answersOn } }
         set { state.withLockedValue { $0.answersOn = newValue } }
     }
 
-    /// Lets go of all downloads, as a fetcher does when it is done with them.
+    /// Releases all downloads, as a fetcher does after their end.
     public func forgetAll() {
         state.withLockedValue { $0.downloads = [] }
     }
 
-    /// Waits until so many downloads have been started in all.
-    public func started(_ count: Int) async {
-        await withCheckedContinuation { continuation in
-            let isReached = state.withLockedValue { state in
-                if state.downloads.count >= count { return true }
-                state.waiting.append((count, continuation))
-                return false
-            }
-            if isReached { continuation.resume() }
-        }
-    }
+    /// Waits until that many downloads have been started in total.
+    public func started(_ count: Int) async { await starts.reached(by: count) }
 
-    /// Fills in `{profile}`, `{user}` and `{size}` as they are. A named URL must begin with an `allow` entry or with
-    /// what the template has before its first placeholder.
+    /// Inserts `{profile}`, `{user}` and `{size}` without encoding. A named URL must begin with an `allow` entry or
+    /// with the template's text before its first placeholder.
     public func target(origin: Origin, user: OpaqueID, imageKey: ImageKey, url: String?) throws(CacheFailure)
         -> DownloadTarget
     {
@@ -98,19 +87,13 @@ public final class FakeFetcher: ImageFetching {
 
     public func start(
         _ request: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
-    ) throws(CacheFailure) -> any DownloadHandle {
+    ) throws(FetchFailure) -> any DownloadHandle {
         let download = FakeDownload(request: request, onEnd: onEnd, log: log)
         let (refusal, answer, pool) = state.withLockedValue { ($0.refusal, $0.answer, $0.answersOn) }
         if let refusal { throw refusal }
-        let due = state.withLockedValue { state in
-            state.downloads.append(download)
-            let count = state.downloads.count
-            let due = state.waiting.filter { $0.count <= count }
-            state.waiting.removeAll { $0.count <= count }
-            return due
-        }
-        for (_, continuation) in due { continuation.resume() }
-        // It is on the list by now: whoever gets the answer may look there.
+        // Added first, because `onEnd` may read the list.
+        state.withLockedValue { $0.downloads.append(download) }
+        starts.arrive()
         if let outcome = answer?(request) {
             if let pool { pool.submit(for: request.uid) { download.end(outcome) } } else { download.end(outcome) }
         }
@@ -118,7 +101,7 @@ public final class FakeFetcher: ImageFetching {
     }
 }
 
-/// A download under way, until the test ends it.
+/// A download in flight that the test ends.
 public final class FakeDownload: DownloadHandle {
     public let request: Download
     private let onEnd: @Sendable (DownloadOutcome) -> Void
@@ -134,7 +117,7 @@ public final class FakeDownload: DownloadHandle {
     public var url: String { request.target.url }
     public var isCancelled: Bool { state.withLockedValue { $0.isCancelled } }
 
-    /// Ends the download; also after ``cancel()``, which the protocol allows. A second time it does nothing.
+    /// Ends the download. Allowed after ``cancel()``; later calls do nothing.
     public func end(_ outcome: DownloadOutcome) {
         let isFirst = state.withLockedValue { state in
             defer { state.hasEnded = true }
@@ -153,6 +136,6 @@ public final class FakeDownload: DownloadHandle {
 }
 
 extension OpaqueID {
-    /// The bytes as text, for tests, whose ids are.
+    /// The bytes as text.
     public var text: String { withBytes { String(decoding: $0, as: UTF8.self) } }
 }

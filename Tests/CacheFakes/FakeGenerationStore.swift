@@ -2,8 +2,8 @@ import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// One generation in memory, which keeps to what ``GenerationStore`` promises: it drains before it wipes, and asks
-/// `isCurrent` with its commit lock held.
+/// A generation in memory that keeps the contract of ``GenerationStore``: drains before it wipes, and calls `isCurrent`
+/// with its commit lock held.
 public final class FakeGenerationStore: GenerationStore {
     private struct State {
         var isClosed = false
@@ -32,39 +32,27 @@ public final class FakeGenerationStore: GenerationStore {
             do {
                 if let late = try store.pass(.read) { throw late }
             } catch {
-                // A read never fails: what cannot be read is a miss (I5).
+                // A read never fails: an unreadable entry is a miss (I5).
                 return nil
             }
-            return kept(imageKey, framing)
+            return entry(imageKey, framing)
         }
     }
 
-    private func kept(_ imageKey: ImageKey, _ framing: ReplyFraming) -> Image? {
-        let kept = store.disk.contents.withLockedValue { $0.images[generation]?[imageKey] }
-        return kept.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
-    }
-
-    public func imageKeys(of profile: OpaqueID) throws -> [ImageKey]? {
-        try work {
-            do {
-                if let late = try store.pass(.sizes) { throw late }
-            } catch {
-                return nil
-            }
-            let images = store.disk.contents.withLockedValue { $0.images[generation] ?? [:] }
-            return images.keys.filter { $0.profile == profile }
-        }
+    private func entry(_ imageKey: ImageKey, _ framing: ReplyFraming) -> Image? {
+        let entry = store.disk.contents.withLockedValue { $0.images[generation]?[imageKey] }
+        return entry.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }
     }
 
     public func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead {
         guard store.isInPageCache else { return .unknown }
         do {
             let (found, isEmpty) = try work {
-                let found = kept(imageKey, framing)
+                let found = entry(imageKey, framing)
                 let isEmpty = store.disk.contents.withLockedValue { contents in
                     contents.images[generation]?.keys.contains { $0.profile == imageKey.profile } != true
                 }
-                // Held here, it has seen what may be gone when it goes on.
+                // While held here, the entry that was read may be removed.
                 if let late = try store.pass(.readCached) { throw late }
                 return (found, isEmpty)
             }
@@ -82,8 +70,8 @@ public final class FakeGenerationStore: GenerationStore {
             if let late = try store.pass(.appear) { throw late }
             return commitLock.withLock {
                 guard isCurrent() else { return false }
-                let kept = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
-                store.disk.contents.withLockedValue { $0.images[generation, default: [:]][imageKey.detached()] = kept }
+                let entry = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
+                store.disk.contents.withLockedValue { $0.images[generation, default: [:]][imageKey.detached()] = entry }
                 committed()
                 return true
             }
@@ -111,7 +99,7 @@ public final class FakeGenerationStore: GenerationStore {
             var usage = Usage()
             for profile in profiles {
                 try commitLock.withLock {
-                    // The fence comes first, whatever happens to the entries.
+                    // The fence is raised first, whatever happens to the entries.
                     fence(profile)
                     let late = try store.pass(.remove)
                     store.disk.contents.withLockedValue { contents in
@@ -164,7 +152,7 @@ public final class FakeGenerationStore: GenerationStore {
         store.disk.contents.withLockedValue { $0.images[generation] = nil }
     }
 
-    /// Runs a piece of work that ``close()`` waits for.
+    /// Runs work that ``close()`` waits for.
     private func work<Result>(_ body: () throws -> Result) throws -> Result {
         isQuiet.lock()
         let isClosed = state.withLockedValue { state in

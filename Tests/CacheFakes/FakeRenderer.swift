@@ -1,28 +1,29 @@
 import CacheCore
+import ImageOptions
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Makes pictures of which only the label says what they were made of: `bob@64`. At once, or when a test says so.
+/// A renderer whose results are labeled with source and size, such as `bob@64`. Ends requests at once or by the test.
 public final class FakeRenderer: ImageRendering {
-    /// A picture that was asked for.
+    /// A rendering that was requested.
     public struct Request: Sendable {
         public let source: String
-        public let wish: RenditionOptions
+        public let options: RenditionOptions
         public let uid: UInt32
         fileprivate let isWanted: @Sendable () -> Bool
         fileprivate let onEnd: @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
 
-        /// Makes it now, whether or not anybody still wants it.
+        /// Ends the request with an image, even if it is no longer wanted.
         public func finish() {
-            onEnd(.success(SampleImage.png("\(source)@\(wish.side)", width: 8, height: 8)))
+            onEnd(.success(SampleImage.png("\(source)@\(options.size.pixels)", width: 8, height: 8)))
         }
 
-        /// Whether somebody wants it still; then it is begun.
-        public func take() -> Bool { isWanted() }
+        /// Marks the rendering as begun. Returns whether its result is still wanted.
+        public func begin() -> Bool { isWanted() }
 
-        /// As a renderer that has come to it.
-        public func begin() {
-            if take() { finish() } else { onEnd(.failure(.unavailable)) }
+        /// Renders if the result is still wanted.
+        public func render() {
+            if begin() { finish() } else { onEnd(.failure(.unavailable)) }
         }
 
         public func fail(_ failure: RenditionFailure) { onEnd(.failure(failure)) }
@@ -39,34 +40,34 @@ public final class FakeRenderer: ImageRendering {
 
     public init() {}
 
-    /// All that was asked for, in that order.
+    /// All requests, in order.
     public var requests: [Request] { state.withLockedValue { $0.requests } }
     public var forgotten: [UInt32] { state.withLockedValue { $0.forgotten } }
 
-    /// Whether a test ends requests by hand.
+    /// Whether requests are ended by the test.
     public var isHeld: Bool {
         get { state.withLockedValue { $0.isHeld } }
         set { state.withLockedValue { $0.isHeld = newValue } }
     }
 
-    /// While set, every request fails so.
+    /// While set, every request fails with it.
     public var failure: RenditionFailure? {
         get { state.withLockedValue { $0.failure } }
         set { state.withLockedValue { $0.failure = newValue } }
     }
 
     public func render(
-        _ source: ByteBuffer, _ wish: RenditionOptions, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
+        _ source: ByteBuffer, _ options: RenditionOptions, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
         onEnd: @escaping @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
     ) {
         let request = Request(
-            source: SampleImage.label(of: source), wish: wish, uid: uid, isWanted: isWanted, onEnd: onEnd)
+            source: SampleImage.label(of: source), options: options, uid: uid, isWanted: isWanted, onEnd: onEnd)
         let (isHeld, failure) = state.withLockedValue { state in
             state.requests.append(request)
             return (state.isHeld, state.failure)
         }
         if let failure { return request.fail(failure) }
-        if !isHeld { request.begin() }
+        if !isHeld { request.render() }
     }
 
     public func forget(_ uid: UInt32) { state.withLockedValue { $0.forgotten.append(uid) } }

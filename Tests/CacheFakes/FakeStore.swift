@@ -2,26 +2,25 @@ import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A store in memory. Every step can be held at a gate, made to fail and counted, and is written down in a log; what it
-/// keeps outlives it, so that a test can start again on the same disk.
+/// A store in memory whose steps can be held, failed, counted and logged. Its contents survive ``restarted()``.
 public final class FakeStore: ImageStore {
-    /// Where a call can be held or made to fail, and what the log calls it.
+    /// Steps that can be held or failed. The log contains their raw values.
     public enum Step: String, Sendable {
         case load, uids, users, countUsers, makeDurable, commitLogin, commitSessions, commitPurge, commitLogout
-        case read, readCached, sizes, remove, drop
-        /// A look that does not wait has seen what there is, and has left the generation store. Cannot fail.
+        case read, readCached, remove, drop
+        /// A cached read has read the entry and left the generation store. Cannot fail.
         case cachedReadEnded
         /// A write has begun.
         case seal
-        /// A write is about to appear, before the commit lock is taken.
+        /// A write is about to be committed, before it takes the commit lock.
         case appear
-        /// A write that has appeared makes room behind itself; nothing waits for it to end. Cannot fail.
+        /// Eviction after a committed write, in the background. Cannot fail.
         case makeRoom
-        /// A generation store refuses new work from here on and waits for what has begun. Cannot fail.
+        /// A generation store rejects new work and waits for work in flight. Cannot fail.
         case close
-        /// Its keys are wiped. Cannot fail.
+        /// The generation store's keys are wiped. Cannot fail.
         case wipe
-        /// Its directory is given to the trash. Cannot fail.
+        /// The generation's directory is moved to the trash. Cannot fail.
         case discard
     }
 
@@ -32,7 +31,7 @@ public final class FakeStore: ImageStore {
         var violations: [String] = []
     }
 
-    /// What a restart finds again.
+    /// The contents that survive a restart.
     final class Disk: Sendable {
         struct Login {
             var record: LoginRecord
@@ -56,7 +55,7 @@ public final class FakeStore: ImageStore {
     public let startNumber: UInt64
     public let log: EventLog
     let disk: Disk
-    /// Whether usage is known from the first moment on.
+    /// Whether usage is known directly after the start.
     let isCounted: Bool
     private let state = NIOLockedValueBox(State())
     private let pageCache = NIOLockedValueBox(false)
@@ -73,8 +72,8 @@ public final class FakeStore: ImageStore {
         self.isCounted = isCounted
     }
 
-    /// The store of the next start: the same disk, nothing else. What is held there is not yet counted, and a log-in
-    /// without a session that was kept is over: the connections that held the others are gone.
+    /// The store after a restart with the same disk. Usage is not counted yet, and logins without a durable session
+    /// have ended.
     public func restarted() -> FakeStore {
         disk.contents.withLockedValue { contents in
             contents.logins = contents.logins.filter { !$0.value.record.sessions.isEmpty }
@@ -82,7 +81,7 @@ public final class FakeStore: ImageStore {
         return FakeStore(startNumber: startNumber + 1, disk: disk, log: log, isCounted: false)
     }
 
-    // MARK: What a test says and asks
+    // MARK: Control by tests
 
     /// Holds every call at this step until the gate is opened.
     @discardableResult
@@ -92,12 +91,12 @@ public final class FakeStore: ImageStore {
         return gate
     }
 
-    /// Opens the gate at a step and takes it away.
+    /// Opens and removes the gate at a step.
     public func release(_ step: Step) {
         state.withLockedValue { $0.gates.removeValue(forKey: step) }?.open()
     }
 
-    /// Whether what is on disk can be had without waiting. Not by itself.
+    /// Whether cached reads find the entries on disk. Default: false.
     public var isInPageCache: Bool {
         get { pageCache.withLockedValue { $0 } }
         set { pageCache.withLockedValue { $0 = newValue } }
@@ -113,7 +112,7 @@ public final class FakeStore: ImageStore {
         state.withLockedValue { $0.calls[step, default: 0] }
     }
 
-    /// Calls that broke what ``ImageStore`` asks of its callers: must be empty at the end of every test.
+    /// Violations of ``ImageStore``'s contract by its callers. Must be empty at the end of every test.
     public var violations: [String] { state.withLockedValue { $0.violations } }
 
     /// Labels of the images that the owner's current generation holds on disk, sorted.
@@ -124,15 +123,15 @@ public final class FakeStore: ImageStore {
         }
     }
 
-    /// The log-in as the disk has it.
+    /// The login record on disk.
     public func login(of owner: Owner) -> LoginRecord? {
         disk.contents.withLockedValue { $0.logins[owner]?.record }
     }
 
     // MARK: Steps
 
-    /// Counts the step, waits at its gate, and fails where the test wants that. What it returns is to be thrown after
-    /// the step took effect.
+    /// Counts the step, waits at its gate, and throws its failure. Returns a failure that the caller throws after the
+    /// step has taken effect.
     func pass(_ step: Step) throws -> StoreError? {
         log.record(step.rawValue)
         let gate = state.withLockedValue { state in
@@ -150,7 +149,7 @@ public final class FakeStore: ImageStore {
         throw failure.error
     }
 
-    /// A step that cannot fail.
+    /// Counts a step that cannot fail, and waits at its gate.
     func note(_ step: Step) {
         log.record(step.rawValue)
         let gate = state.withLockedValue { state in
@@ -160,8 +159,8 @@ public final class FakeStore: ImageStore {
         gate?.pass()
     }
 
-    func violation(_ sentence: String) {
-        state.withLockedValue { $0.violations.append(sentence) }
+    func violation(_ reason: String) {
+        state.withLockedValue { $0.violations.append(reason) }
     }
 
     // MARK: ImageStore
@@ -184,7 +183,7 @@ public final class FakeStore: ImageStore {
         return disk.contents.withLockedValue { $0.logins.keys.filter { $0.uid == uid }.map(\.user) }
     }
 
-    /// The disk does not show a log-in any more, as when its file is found damaged.
+    /// Removes a login from disk, as if its file were damaged.
     public func forgetLogin(of owner: Owner) { disk.contents.withLockedValue { $0.logins[owner] = nil } }
 
     public func countUsers(of uid: UInt32) throws -> Int {
@@ -244,7 +243,9 @@ public final class FakeStore: ImageStore {
     private func open(_ owner: Owner, _ generation: Int) -> FakeGenerationStore {
         let generationStore = FakeGenerationStore(store: self, owner: owner, generation: generation)
         let earlier = generationStores.withLockedValue { $0.updateValue(generationStore, forKey: owner) }
-        if let earlier, !earlier.isWiped { violation("a vault was opened while an earlier one had its keys") }
+        if let earlier, !earlier.isWiped {
+            violation("a generation store was opened while an earlier one had its keys")
+        }
         return generationStore
     }
 
@@ -253,7 +254,7 @@ public final class FakeStore: ImageStore {
         if !generationStore.isWiped { violation("\(step) before the keys of the old generation were wiped") }
     }
 
-    /// Whether a generation is the one that the owner's key file names.
+    /// Whether the owner's key file names that generation.
     func isNamed(_ generation: Int, of owner: Owner) -> Bool {
         disk.contents.withLockedValue { $0.logins[owner]?.generation == generation }
     }

@@ -1,12 +1,12 @@
 import CacheCore
 import NIOConcurrencyHelpers
 
-/// A token endpoint whose answers the test gives by hand.
+/// A token endpoint whose responses are given by the test.
 public final class FakeTokenEndpoint: TokenFetching {
     private struct State {
         var requests: [FakeTokenRequest] = []
-        var refusal: TransferFailure?
-        var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, TransferFailure>)?
+        var refusal: FetchFailure?
+        var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, FetchFailure>)?
     }
 
     private let state = NIOLockedValueBox(State())
@@ -17,27 +17,27 @@ public final class FakeTokenEndpoint: TokenFetching {
         self.log = log
     }
 
-    /// All requests made, in that order, whatever became of them.
+    /// All requests, in order, including ended ones.
     public var requests: [FakeTokenRequest] { state.withLockedValue { $0.requests } }
 
     /// While set, no request starts.
-    public var refusal: TransferFailure? {
+    public var refusal: FetchFailure? {
         get { state.withLockedValue { $0.refusal } }
         set { state.withLockedValue { $0.refusal = newValue } }
     }
 
-    /// While set, a request has ended before `refresh` returns.
-    public var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, TransferFailure>)? {
+    /// While set, a request ends with the returned outcome before `refresh` returns.
+    public var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, FetchFailure>)? {
         get { state.withLockedValue { $0.answer } }
         set { state.withLockedValue { $0.answer = newValue } }
     }
 
-    /// Lets go of all requests made so far, so that they live as long as somebody else keeps them.
+    /// Releases all requests so far.
     public func forgetRequests() { state.withLockedValue { $0.requests = [] } }
 
     public func refresh(
-        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void
-    ) throws(TransferFailure) -> any DownloadHandle {
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void
+    ) throws(FetchFailure) -> any DownloadHandle {
         let made = FakeTokenRequest(request: request, onEnd: onEnd, log: log)
         let (refusal, answer) = state.withLockedValue { ($0.refusal, $0.answer) }
         if let refusal { throw refusal }
@@ -47,15 +47,15 @@ public final class FakeTokenEndpoint: TokenFetching {
     }
 }
 
-/// A token request under way, until the test ends it; also after it was cancelled, which the protocol allows.
+/// A token request in flight that the test ends. Ending it after ``cancel()`` is allowed.
 public final class FakeTokenRequest: DownloadHandle {
     public let request: TokenRequest
-    private let onEnd: @Sendable (Result<TokenGrant, TransferFailure>) -> Void
+    private let onEnd: @Sendable (Result<TokenGrant, FetchFailure>) -> Void
     private let log: EventLog
     private let wasCancelled = NIOLockedValueBox(false)
 
     init(
-        request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void, log: EventLog
+        request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void, log: EventLog
     ) {
         self.request = request
         self.onEnd = onEnd
@@ -64,7 +64,7 @@ public final class FakeTokenRequest: DownloadHandle {
 
     public var isCancelled: Bool { wasCancelled.withLockedValue { $0 } }
 
-    public func end(_ outcome: Result<TokenGrant, TransferFailure>) { onEnd(outcome) }
+    public func end(_ outcome: Result<TokenGrant, FetchFailure>) { onEnd(outcome) }
 
     public func cancel() {
         wasCancelled.withLockedValue { $0 = true }

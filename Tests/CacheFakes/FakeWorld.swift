@@ -1,20 +1,19 @@
 import CacheCore
 import NIOConcurrencyHelpers
 
-/// All that a cache is handed, made of fakes, with the settings in a box that a test may change.
+/// All dependencies of a cache, made of fakes, with mutable settings.
 public final class FakeWorld: Sendable {
     public let log: EventLog
     public let store: FakeStore
     public let fetcher: FakeFetcher
     public let tokens: FakeTokenEndpoint
-    /// Nil unless a test hands one in.
     public let renderer: FakeRenderer?
     public let time: ManualTime
     public let services: CacheServices
     private let box: NIOLockedValueBox<CacheSettings>
 
-    /// An origin `default` whose freshness windows are small round numbers: an hour fresh, then ten minutes served
-    /// while revalidated, then until an hour past its life served on errors.
+    /// The origin `default`: fresh for an hour, then served during revalidation for ten minutes, and on errors for an
+    /// hour.
     public static let origin: Origin = {
         var origin = Origin(name: "default", url: "https://origin.test/{user}/{profile}/{size}")
         origin.allow = ["https://other.test/"]
@@ -28,13 +27,12 @@ public final class FakeWorld: Sendable {
     }
 
     /// - Parameters:
-    ///   - disk: where images are read and written; work runs at once unless another pool is given.
-    ///   - lifecycle: where log-ins run.
-    ///   - endings: where purges and log-outs run; where log-ins do unless another pool is given.
-    ///   - tasks: where tasks run; in the runtime's own pool unless another is given.
-    ///   - memory: bytes of the memory tier.
-    ///   - yield: called between the steps of what nobody waits for.
-    ///   - writes: how much may wait to be written.
+    ///   - disk: the pool for reads and writes of images; runs work inline by default.
+    ///   - lifecycle: the pool for logins.
+    ///   - invalidations: the pool for purges and logouts; `lifecycle` by default.
+    ///   - memory: the capacity of the memory tier in bytes.
+    ///   - yield: called between the steps of background work.
+    ///   - writes: the limits of queued writes.
     public init(
         store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
         lifecycle: any BlockingPool = ImmediatePool(), invalidations: (any BlockingPool)? = nil,
@@ -66,7 +64,6 @@ public final class FakeWorld: Sendable {
 }
 
 extension CacheSettings {
-    /// As a daemon has them that is configured with origins alone.
     public init(origins: [String: Origin]) {
         self.init(
             origins: origins, imageLimit: 5 << 20, dimensionLimit: 8192, usersPerUID: 10_000, sessionsPerUser: 64,

@@ -1,47 +1,70 @@
 import NIOConcurrencyHelpers
 
-/// Holds whoever passes until it is opened, and tells when somebody stands before it.
-///
-/// Passing blocks the thread, as the disk would: what passes must run on a ``ThreadPool`` or a thread of its own.
+/// A point that threads and tasks pass only after the test has opened it. Counts arrivals.
 public final class Gate: Sendable {
-    private struct Arrivals {
-        var count = 0
-        var waiting: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    private struct State {
+        var isOpen = false
+        var arrivals = 0
+        var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
+    private let state = NIOLockedValueBox(State())
+    /// Becomes true when the gate opens; blocked threads wait for it.
     private let isOpen = ConditionLock<Bool>(value: false)
-    private let arrivals = NIOLockedValueBox(Arrivals())
 
     public init() {}
 
-    /// Blocks until the gate is open.
+    /// Arrives and blocks the thread until the gate is open. A task must not call it.
     public func pass() {
-        let due = arrivals.withLockedValue { arrivals in
-            arrivals.count += 1
-            let due = arrivals.waiting.filter { $0.count <= arrivals.count }
-            arrivals.waiting.removeAll { $0.count <= arrivals.count }
-            return due
-        }
-        for (_, continuation) in due { continuation.resume() }
+        arrive()
         isOpen.lock(whenValue: true)
         isOpen.unlock()
     }
 
-    /// How many have come to the gate.
-    public var arrived: Int { arrivals.withLockedValue { $0.count } }
-
-    /// Lets everybody through, now and later.
-    public func open() {
-        isOpen.lock()
-        isOpen.unlock(withValue: true)
+    /// Counts an arrival without waiting.
+    public func arrive() {
+        let due = state.withLockedValue { state in
+            state.arrivals += 1
+            let due = state.waiters.filter { $0.count <= state.arrivals }
+            state.waiters.removeAll { $0.count <= state.arrivals }
+            return due
+        }
+        for (_, continuation) in due { continuation.resume() }
     }
 
-    /// Waits until somebody, or so many, have come to the gate.
+    /// The number of arrivals so far.
+    public var arrived: Int { state.withLockedValue { $0.arrivals } }
+
+    /// Lets all pass, now and later.
+    public func open() {
+        let waiting = state.withLockedValue { state in
+            state.isOpen = true
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+        isOpen.lock()
+        isOpen.unlock(withValue: true)
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Suspends until the gate is open.
+    public func opened() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLockedValue { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    /// Suspends until the gate has counted that many arrivals.
     public func reached(by count: Int = 1) async {
         await withCheckedContinuation { continuation in
-            let isReached = arrivals.withLockedValue { arrivals in
-                if arrivals.count >= count { return true }
-                arrivals.waiting.append((count, continuation))
+            let isReached = state.withLockedValue { state in
+                if state.arrivals >= count { return true }
+                state.waiters.append((count, continuation))
                 return false
             }
             if isReached { continuation.resume() }

@@ -1,14 +1,14 @@
 import CacheCore
 import NIOConcurrencyHelpers
 
-/// Time that passes when the test says so: a wall clock that can be set, and timers that fire while it advances.
+/// Time that only the test advances: a settable wall clock, and timers that fire as it advances.
 public final class ManualTime: Timekeeping {
     private struct State {
-        /// Milliseconds since 1970; anybody may set it.
+        /// Milliseconds since 1970; can be set.
         var wall: Int64
-        /// Seconds that the machine's clock has been set ahead.
+        /// Seconds by which the machine's clock was set ahead.
         var jump: Int64 = 0
-        /// Milliseconds that have passed; nobody sets it.
+        /// Milliseconds that have passed; cannot be set.
         var elapsed: Int64 = 0
         var lastNumber = 0
         var timers: [Int: (due: Int64, work: @Sendable () -> Void)] = [:]
@@ -30,13 +30,13 @@ public final class ManualTime: Timekeeping {
         state = NIOLockedValueBox(State(wall: now * 1_000))
     }
 
-    /// Seconds since 1970. Setting it fires no timer, as setting a machine's clock does not.
+    /// Seconds since 1970. Setting it fires no timer.
     public var now: Int64 {
         get { state.withLockedValue { $0.wall / 1_000 } }
         set { state.withLockedValue { $0.wall = newValue * 1_000 } }
     }
 
-    /// What the machine's clock says. Setting it changes nothing else.
+    /// The machine's clock. Setting it changes nothing else.
     public var wallClock: Int64 {
         get { state.withLockedValue { $0.wall / 1_000 + $0.jump } }
         set { state.withLockedValue { $0.jump = newValue - $0.wall / 1_000 } }
@@ -44,7 +44,7 @@ public final class ManualTime: Timekeeping {
 
     public var uptime: Int64 { state.withLockedValue { $0.elapsed } }
 
-    /// How many timers wait.
+    /// The number of pending timers.
     public var timers: Int { state.withLockedValue { $0.timers.count } }
 
     public func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any Timer {
@@ -55,7 +55,7 @@ public final class ManualTime: Timekeeping {
         }
     }
 
-    /// Lets time pass, and fires what falls due, in order; also what is set up by what fires.
+    /// Advances the time and fires timers as they fall due, including those that fired timers start.
     public func advance(milliseconds: Int64) {
         let end = state.withLockedValue { $0.elapsed + milliseconds }
         while let work = nextDue(until: end) { work() }

@@ -2,7 +2,7 @@ import CacheCore
 import Foundation
 import NIOConcurrencyHelpers
 
-/// Runs work at once, on the caller's thread: a test then reads as one sequence.
+/// Runs work on the caller's thread, so that a test reads as one sequence.
 public struct ImmediatePool: BlockingPool {
     public init() {}
 
@@ -11,7 +11,7 @@ public struct ImmediatePool: BlockingPool {
     }
 }
 
-/// Keeps work until the test runs it, one piece at a time or all.
+/// Queues work until the test runs it.
 public final class GatedPool: BlockingPool {
     private let queue = NIOLockedValueBox<[@Sendable () -> Void]>([])
 
@@ -21,10 +21,10 @@ public final class GatedPool: BlockingPool {
         queue.withLockedValue { $0.append(work) }
     }
 
-    /// How many pieces of work wait.
+    /// The number of queued pieces of work.
     public var count: Int { queue.withLockedValue { $0.count } }
 
-    /// Runs the piece at `index` of those that wait, the oldest if none is named. False when there is none.
+    /// Runs the queued piece at `index`, by default the oldest. Returns false if there is none.
     @discardableResult
     public func runNext(at index: Int = 0) -> Bool {
         let work = queue.withLockedValue { $0.indices.contains(index) ? $0.remove(at: index) : nil }
@@ -32,15 +32,15 @@ public final class GatedPool: BlockingPool {
         return work != nil
     }
 
-    /// Runs what waits and what comes of it, until nothing is left.
+    /// Runs all queued work, including work that it submits.
     public func runAll() {
         while runNext() {}
     }
 }
 
-/// Threads of its own that may block. They end when the pool goes.
+/// A pool with its own threads, which end when the pool is released.
 public final class ThreadPool: BlockingPool {
-    /// What the threads share with the pool; they must not keep the pool itself alive.
+    /// The state that the threads share with the pool; they must not retain the pool itself.
     private final class Queue: Sendable {
         private struct Work {
             var pieces: [@Sendable () -> Void] = []
@@ -48,7 +48,7 @@ public final class ThreadPool: BlockingPool {
         }
 
         private let work = NIOLockedValueBox(Work())
-        /// Whether a thread that looks now finds something: a piece of work, or the end.
+        /// Whether `next()` returns at once: with work, or because the pool has ended.
         private let hasSomething = ConditionLock<Bool>(value: false)
 
         func append(_ piece: @escaping @Sendable () -> Void) {
@@ -63,7 +63,7 @@ public final class ThreadPool: BlockingPool {
             hasSomething.unlock(withValue: true)
         }
 
-        /// Blocks until there is something to do; nil at the end.
+        /// Blocks until there is work; nil after `end()`.
         func next() -> (@Sendable () -> Void)? {
             hasSomething.lock(whenValue: true)
             let (piece, isMore) = work.withLockedValue { work in

@@ -1,18 +1,18 @@
 import CacheCore
 import NIOCore
 
-/// Small images that differ by their label: a whole PNG header, then the label, then padding.
+/// Small images that differ by their label: a PNG header, the label, then padding.
 public enum SampleImage {
     /// - Parameters:
-    ///   - label: what tells the image from others; readable in its bytes.
-    ///   - size: bytes in all, at least 33 and the label's.
+    ///   - label: distinguishes images; contained in the bytes as text.
+    ///   - size: the total number of bytes, at least 33 plus the label's length.
     public static func png(_ label: String, size: Int = 128, width: UInt32 = 16, height: UInt32 = 16) -> ByteBuffer {
         var bytes = ByteBuffer(bytes: [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A])
         bytes.writeInteger(UInt32(13))
         bytes.writeString("IHDR")
         bytes.writeInteger(width)
         bytes.writeInteger(height)
-        // Eight bits of grey, deflate, no interlace; the checksum is not looked at.
+        // Eight bits of gray, deflate, not interlaced. The checksum is not read.
         bytes.writeBytes([8, 0, 0, 0, 0])
         bytes.writeInteger(UInt32(0))
         bytes.writeString(label)
@@ -20,12 +20,12 @@ public enum SampleImage {
         return bytes
     }
 
-    /// The label that ``png(_:size:width:height:)`` put in.
+    /// The label of an image from ``png(_:size:width:height:)``.
     public static func label(of image: ByteBuffer) -> String {
         String(decoding: image.readableBytesView.dropFirst(33).prefix { $0 != 0 }, as: UTF8.self)
     }
 
-    /// What a download of such an image ends with.
+    /// The outcome of a download of such an image.
     public static func downloaded(
         _ label: String, size: Int = 128, headers: [String: [String]] = [:], framing: ReplyFraming = .bare
     ) -> DownloadOutcome {
@@ -35,7 +35,7 @@ public enum SampleImage {
                 shape: ImageShape(kind: .png, width: 16, height: 16), headers: ResponseHeaders(headers)))
     }
 
-    /// A digest that tells images of different bytes apart: not SHA-256, which is the store's business.
+    /// A digest that differs for different bytes. Not SHA-256, which only the real store computes.
     public static func digest(of image: ByteBuffer) -> ImageDigest {
         var words: [UInt64] = [0xcbf2_9ce4_8422_2325, 1, 2, 3]
         for byte in image.readableBytesView {

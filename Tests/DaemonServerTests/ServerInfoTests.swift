@@ -14,7 +14,7 @@ import Testing
     private static let memory = "# Memory\r\nc:3\r\n"
     private static let cache = "# Cache\r\nd:3\r\n"
 
-    static let rows: [(names: [String], isAdmin: Bool, text: String, walks: Int)] = [
+    static let rows: [(names: [String], isAdmin: Bool, text: String, computations: Int)] = [
         ([], false, "\(server)\r\n# Memory\r\n\r\n\(cache)", 1), ([], true, "\(server)\r\n\(memory)\r\n\(cache)", 1),
         (["all"], true, "\(server)\r\n\(memory)\r\n\(cache)", 1),
         (["everything"], false, "\(server)\r\n# Memory\r\n\r\n\(cache)", 1),
@@ -24,15 +24,15 @@ import Testing
     ]
 
     @Test(arguments: rows)
-    func `INFO has the sections asked for, what the caller may see of them, and one walk over the users at most`(
-        _ row: (names: [String], isAdmin: Bool, text: String, walks: Int)
+    func `INFO has the requested sections, and computes figures at most once`(
+        _ row: (names: [String], isAdmin: Bool, text: String, computations: Int)
     ) {
-        var walks = 0
+        var computations = 0
         let text = Self.info.text(row.names, for: Peer(uid: 1, pid: 1, isAdmin: row.isAdmin)) {
-            walks += 1
+            computations += 1
             return UserSessions.Figures(memoryHits: 3)
         }
         #expect(text == row.text)
-        #expect(walks == row.walks)
+        #expect(computations == row.computations)
     }
 }

@@ -1,9 +1,8 @@
 import Testing
 
-/// The built program, seen from outside: sockets, files, processes, a real nginx. Everything that a test here needs is
-/// started by it and ended by it.
+/// Tests of the built programs over sockets, files and processes. Each test starts and stops what it needs.
 ///
-/// One after another, because most of them keep both sides of a socket busy; each on a thread of its own, because they
-/// block, and a blocked thread of Swift's pool would starve the unit tests that run meanwhile.
+/// The tests run one after another, because most of them use both sides of a socket, and each on its own thread,
+/// because they block; in Swift's thread pool they would starve the unit tests.
 @Suite(.serialized, .onItsOwnThread)
 enum EndToEnd {}

@@ -2,56 +2,55 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// The tests' own machinery, without the daemon: what it cannot do, no test can prove.
+    /// Tests of the test support, without the daemon.
     struct HarnessTests {
-        @Test func `a test may block: it runs on a thread of its own, with its child tasks`() async {
+        @Test func `a test and its child tasks run on a thread of their own`() async {
             #expect(OnItsOwnThread.isHere)
             async let child = OnItsOwnThread.isHere
             #expect(await child)
         }
 
-        @Test func `pictures made twice are the same, are all different, and have the sizes asked for`() throws {
+        @Test func `make-images is deterministic, and its images are distinct and have the requested sizes`() throws {
             try withMachine { machine in
                 let tool = "\(Files.repository)/tools/make-images"
                 for name in ["a", "b"] {
-                    let made = try machine.run([tool, machine.path(name), "50", "--largest", "70000"])
-                    #expect(made.status == 0, "\(made.everything)")
+                    try machine.runSuccessfully([tool, machine.path(name), "50", "--largest", "70000"])
                 }
                 let names = try FileManager.default.contentsOfDirectory(atPath: machine.path("a")).sorted()
-                let pictures = try names.map { try read(machine.path("a/\($0)")) }
+                let images = try names.map { try read(machine.path("a/\($0)")) }
                 #expect(names.count == 50)
-                #expect(try pictures == names.map { try read(machine.path("b/\($0)")) })
-                #expect(Set(pictures).count == 50)
-                #expect(pictures.map(\.count).min() == 1_024)
-                #expect(pictures.map(\.count).max() == 70_000)
+                #expect(try images == names.map { try read(machine.path("b/\($0)")) })
+                #expect(Set(images).count == 50)
+                #expect(images.map(\.count).min() == 1_024)
+                #expect(images.map(\.count).max() == 70_000)
             }
         }
 
         @Test(arguments: [64, 65, 200, 300, 320, 321, 8_192])
-        func `a GIF has the size asked for`(size: Int) {
-            #expect(Picture.gif("bob", size: size).count == size)
-            #expect(Picture.gif("bob", size: size) != Picture.gif("eve", size: size))
+        func `a GIF has the requested size`(size: Int) {
+            #expect(TestImage.gif("bob", size: size).count == size)
+            #expect(TestImage.gif("bob", size: size) != TestImage.gif("eve", size: size))
         }
 
-        @Test func `nginx serves a directory, and its log counts exactly`() throws {
+        @Test func `nginx serves a directory and logs each request once`() throws {
             try withMachine { machine in
-                let pictures = try machine.makeDirectory("pictures")
-                try write(Picture.gif("bob"), to: "\(pictures)/bob.gif")
-                let nginx = try Nginx(machine, serving: pictures)
+                let images = try machine.makeDirectory("images")
+                try write(TestImage.gif("bob"), to: "\(images)/bob.gif")
+                let nginx = try Nginx(machine, serving: images)
                 #expect(try nginx.requests() == [])
                 let url = "\(nginx.url)/bob"
-                // Without a proxy: a test of what the daemon makes of one sets it for the whole process.
+                // Ignores proxy variables, which another test may have set in this process.
                 let fetch = """
                     import sys, urllib.request as u
                     sys.stdout.buffer.write(u.build_opener(u.ProxyHandler({})).open(sys.argv[1]).read())
                     """
                 let fetched = try machine.run(["python3", "-c", fetch, url])
-                #expect(fetched.output == Picture.gif("bob"), "\(fetched.errors)")
+                #expect(fetched.output == TestImage.gif("bob"), "\(fetched.errors)")
                 #expect(try nginx.requests() == ["/bob.gif 200"])
             }
         }
 
-        @Test func `the origin holds an answer until its gate opens`() throws {
+        @Test func `the origin delays a response until its gate opens`() throws {
             let origin = try GatedOrigin { _ in [.wait("gate"), .send(GatedOrigin.response([1, 2, 3])), .close] }
             defer { origin.end() }
             let connection = try connectTCP(origin.port)
@@ -68,20 +67,20 @@ extension EndToEnd {
             #expect(answer.suffix(3) == [1, 2, 3])
         }
 
-        @Test func `a program's ending is seen, and what it wrote`() throws {
+        @Test func `exit status and output of a program are captured`() throws {
             try withMachine { machine in
                 let finished = try machine.run(["sh", "-c", "cat; echo no >&2; exit 3"], input: Array("yes".utf8))
                 #expect(finished.status == 3)
                 #expect(finished.text == "yes")
                 #expect(finished.errors == "no\n")
                 let child = try machine.start(["sleep", "1000"])
-                #expect(child.ending() == nil)
+                #expect(child.exitStatus() == nil)
                 child.end()
-                #expect(child.ending() == 128 + SIGKILL)
+                #expect(child.exitStatus() == 128 + SIGKILL)
             }
         }
 
-        @Test func `what a test started ends with it, and its directory goes`() throws {
+        @Test func `the end of a test kills its processes and removes its directory`() throws {
             var directory = ""
             var pid: pid_t = 0
             try withMachine { machine in

@@ -2,13 +2,14 @@ import CacheCore
 import HelperClient
 import LinuxSupport
 import NIOCore
+import Origins
 import Testing
 
 @testable import HelperProtocol
 
-/// What the daemon has of a fetcher: also of one that ends, is stuck, or is in the hands of somebody else.
+/// The daemon's client of a fetcher that works, exits, hangs, or is under an attacker's control.
 @Suite struct FetcherClientTests {
-    /// A PNG of 3 by 2 pixels, as far as anybody looks who does not draw it.
+    /// The header of a PNG of 3 by 2 pixels.
     private static let png: [UInt8] =
         [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52]
         + [0, 0, 0, 3, 0, 0, 0, 2, 8, 2, 0, 0, 0] + [UInt8](repeating: 0, count: 16)
@@ -17,29 +18,29 @@ import Testing
         ["etag": ["\"1\""], "cache-control": ["max-age=5", "private"]], delay: 3,
         redirects: [ResponseHeaders(["vary": ["accept"]], delay: 1)])
 
-    @Test func `a download is asked for with all that it needs, and its image is what came`() async throws {
+    @Test func `a download sends the origin and the request, and returns the image`() async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             let condition = DownloadCondition(url: "https://origin.test/old", etag: "\"0\"", lastModified: nil)
             let (outcome, _) = try client.begin(condition: condition)
-            guard case .origin(let origin) = try fetcher.hear() else {
-                Issue.record("the origin comes first")
+            guard case .origin("test", let settings) = try fetcher.receive() else {
+                Issue.record("the first message is not the origin")
                 return
             }
-            #expect(origin.url == "https://origin.test/{profile}")
+            #expect(try Origin(name: "test", encodedSettings: settings).url == "https://origin.test/{profile}")
             let (id, request) = try fetcher.task()
             guard case .download(_, let download) = request else {
-                Issue.record("then the download")
+                Issue.record("the second message is not the download")
                 return
             }
-            #expect(download.origin == "test" && download.uid == 1_000)
+            #expect(download.origin.name == "test" && download.uid == 1_000)
             #expect(download.target.url == "https://origin.test/bob")
             #expect(download.token == Secret("token".utf8))
             #expect(download.condition == condition)
             #expect(client.isBusy)
-            try fetcher.say(.image(id, Self.fields, redirectedTo: "https://cdn.test/x"), body: Self.png)
+            try fetcher.send(.image(id, Self.fields, redirectedTo: "https://cdn.test/x"), body: Self.png)
             guard case .image(let image) = try outcome.value() else {
-                Issue.record("no image came")
+                Issue.record("the outcome is not an image")
                 return
             }
             #expect(Array(image.bytes.image.readableBytesView) == Self.png)
@@ -50,42 +51,38 @@ import Testing
         }
     }
 
-    @Test func `a fetcher that ends fails what was under way, and the next one is asked for what follows`() async throws
-    {
+    @Test func `the end of a fetcher fails requests in flight, and the next one serves later requests`() async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             let (first, _) = try client.begin()
             let token = try client.beginRefresh()
             _ = try fetcher.task()
             fetcher.end()
-            guard case .origin = try first.value().failure else {
-                Issue.record("the download goes on")
-                return
-            }
-            #expect(throws: TransferFailure.self) { try token.value().get() }
+            #expect(try first.value().failure?.kind == .origin)
+            #expect(throws: FetchFailure.self) { try token.value().get() }
             let next = try fetchers.next()
             let (second, _) = try client.begin()
             let (id, _) = try next.task()
-            try next.say(.missing(id, Self.fields))
+            try next.send(.missing(id, Self.fields))
             guard case .missing(let headers) = try second.value() else {
-                Issue.record("the second fetcher is not heard")
+                Issue.record("the report of the second fetcher is ignored")
                 return
             }
             #expect(headers == Self.fields)
         }
     }
 
-    @Test func `I9: one that cannot be had is tried again, and who asks meanwhile is told so at once`() async throws {
+    @Test func `I9: a fetcher that cannot be started is retried, and until then requests fail at once`() async throws {
         try await withClient(refusals: 3) { client, fetchers in
-            #expect(throws: CacheFailure.self) { try client.begin() }
+            #expect(throws: FetchFailure.self) { try client.begin() }
             let fetcher = try fetchers.next()
             let (outcome, _) = try client.begin()
-            try fetcher.say(.missing(try fetcher.task().id, Self.fields))
+            try fetcher.send(.missing(try fetcher.task().id, Self.fields))
             _ = try outcome.value()
         }
     }
 
-    @Test func `what is cancelled is told to the fetcher, and nobody is told of it any more`() async throws {
+    @Test func `a cancelled download is cancelled in the fetcher, and its report is ignored`() async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             let (outcome, handle) = try client.begin()
@@ -93,36 +90,34 @@ import Testing
             handle.cancel()
             let (cancelled, request) = try fetcher.task()
             guard case .cancel = request else {
-                Issue.record("it is not told")
+                Issue.record("the fetcher received another message")
                 return
             }
             #expect(cancelled == id)
-            try fetcher.say(.missing(id, Self.fields))
-            // Behind it: what came of the first has been looked at by then.
+            try fetcher.send(.missing(id, Self.fields))
+            // The second report arrives after the first has been handled.
             let (second, _) = try client.begin()
-            try fetcher.say(.missing(try fetcher.task().id, Self.fields))
+            try fetcher.send(.missing(try fetcher.task().id, Self.fields))
             _ = try second.value()
-            #expect(outcome.isUntold)
+            #expect(outcome.isUnset)
         }
     }
 
     @Test(arguments: [
-        FetcherReport.token(1, .success(TokenGrant(accessToken: Secret("t".utf8)))), .notModified(1, fields),
-        .statistics(1, FetcherStatistics()), .alive(0),
+        FetcherReport.token(1, TokenGrant(accessToken: Secret("t".utf8))), .notModified(1, fields),
+        .failed(1, .origin("no access token", refreshToken: Secret("t".utf8))),
+        .statistics(1, FetcherStatistics()), .pong(0),
     ])
-    func `F65: who answers something else than was asked is left, and the download fails`(
+    func `F65: a report that does not fit its request ends the fetcher and fails the download`(
         _ report: FetcherReport
     ) async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             let (outcome, _) = try client.begin()
             _ = try fetcher.task()
-            try fetcher.say(report)
-            guard case .origin = try outcome.value().failure else {
-                Issue.record("the download did not fail")
-                return
-            }
-            #expect(fetcher.isLeft())
+            try fetcher.send(report)
+            #expect(try outcome.value().failure?.kind == .origin)
+            #expect(fetcher.isClosed())
             _ = try fetchers.next()
         }
     }
@@ -132,56 +127,56 @@ import Testing
             [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0], [0, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 1, 0, 0, 0, 0, 99],
             [0, 0, 0, 2, 0, 0, 0, 0, 6, 0], [0, 0, 0, 0, 0, 0, 0, 0],
         ] as [[UInt8]])
-    func `I8: who says what is no message, or too much, is left`(_ bytes: [UInt8]) async throws {
+    func `I8: an invalid or too long message ends the fetcher`(_ bytes: [UInt8]) async throws {
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             let (outcome, _) = try client.begin()
             _ = try fetcher.task()
-            try fetcher.say(bytes)
+            try fetcher.send(bytes)
             #expect(try outcome.value().failure != nil)
-            #expect(fetcher.isLeft())
+            #expect(fetcher.isClosed())
         }
     }
 
-    @Test func `F36: what the fetcher takes for an image is one, within its limits, or the download fails`()
+    @Test func `F36: bytes that are not an image within the limits fail the download`()
         async throws
     {
         try await withClient({ $0.maximumDimension = 2 }) { client, fetchers in
             let fetcher = try fetchers.next()
             for body in [Array("<svg/>".utf8), [], Self.png] {
                 let (outcome, _) = try client.begin()
-                try fetcher.say(.image(try fetcher.task().id, Self.fields, redirectedTo: nil), body: body)
-                guard case .badImage = try outcome.value().failure else {
-                    Issue.record("\(body.count) bytes are taken for an image")
-                    return
-                }
+                try fetcher.send(.image(try fetcher.task().id, Self.fields, redirectedTo: nil), body: body)
+                #expect(try outcome.value().failure?.kind == .badImage, "\(body.count) bytes")
             }
         }
     }
 
     @Test(arguments: ["", "a b", "a\r\nX: y", String(repeating: "a", count: 65)])
-    func `I11: a token that is none is not taken`(_ token: String) async throws {
+    func `I11: an invalid token is rejected`(_ token: String) async throws {
         try await withClient({ $0.maximumTokenBytes = 64 }) { client, fetchers in
             let fetcher = try fetchers.next()
             for report in [
-                Result<TokenGrant, TransferFailure>.success(TokenGrant(accessToken: Secret(token.utf8))),
-                .success(TokenGrant(accessToken: Secret("t".utf8), refreshToken: Secret("\u{7}".utf8))),
-                .failure(.unusable("", refreshToken: Secret("\n".utf8))),
-            ] {
+                { id in .token(id, TokenGrant(accessToken: Secret(token.utf8))) },
+                { id in .token(id, TokenGrant(accessToken: Secret("t".utf8), refreshToken: Secret("\u{7}".utf8))) },
+                { id in .failed(id, .origin("", refreshToken: Secret("\n".utf8))) },
+            ] as [(UInt64) -> FetcherReport] {
                 let outcome = try client.beginRefresh()
-                try fetcher.say(.token(try fetcher.task().id, report))
-                #expect(throws: TransferFailure.origin("the process that downloads sent what is no token")) {
+                try fetcher.send(report(try fetcher.task().id))
+                #expect(throws: FetchFailure.origin("the fetcher process sent an invalid token")) {
                     try outcome.value().get()
                 }
             }
         }
     }
 
-    @Test func `I8: a uid has no more under way than there may be of it, and others have theirs`() async throws {
+    @Test func `I8: the requests in flight of each uid are limited`() async throws {
         try await withClient({ ($0.downloadsPerUID, $0.queuePerUID) = (1, 1) }) { client, fetchers in
             let fetcher = try fetchers.next()
             let handles = try (0..<4).map { _ in try client.begin().handle }
-            #expect(throws: CacheFailure.self) { try client.begin() }
+            let busy = FetchFailure.busy(
+                "twice limits.downloads-per-uid + limits.queue-per-uid: 4 downloads and token requests of this account "
+                    + "are in flight; try again later")
+            #expect(throws: busy) { try client.begin() }
             _ = try client.begin(uid: 1_001)
             handles[0].cancel()
             _ = try client.begin()
@@ -189,37 +184,37 @@ import Testing
         }
     }
 
-    @Test func `one that is stuck is left for another`() async throws {
-        try await withClient(patience: .milliseconds(20)) { client, fetchers in
+    @Test func `a fetcher that hangs is replaced`() async throws {
+        try await withClient(pingInterval: .milliseconds(20)) { client, fetchers in
             let stuck = try fetchers.next()
             let (outcome, _) = try client.begin()
             #expect(try outcome.value().failure != nil)
-            #expect(stuck.isLeft())
+            #expect(stuck.isClosed())
             _ = try fetchers.next()
         }
     }
 
-    @Test func `I8: one that gives signs of life but no figures is left`() async throws {
-        try await withClient(patience: .milliseconds(20)) { client, fetchers in
+    @Test func `I8: a fetcher that answers pings but sends no statistics is replaced`() async throws {
+        try await withClient(pingInterval: .milliseconds(20)) { client, fetchers in
             let fetcher = try fetchers.next()
             async let isRead: Void = client.readStatistics()
-            while let request = try? fetcher.hear() {
-                if case .isAlive(let number) = request { try? fetcher.say(.alive(number)) }
+            while let request = try? fetcher.receive() {
+                if case .ping(let number) = request { try? fetcher.send(.pong(number)) }
             }
             await isRead
             _ = try fetchers.next()
         }
     }
 
-    @Test func `nobody waits for the figures of one that is stuck`() async throws {
-        try await withClient(patience: .milliseconds(20)) { client, fetchers in
+    @Test func `reading statistics ends when the fetcher hangs`() async throws {
+        try await withClient(pingInterval: .milliseconds(20)) { client, fetchers in
             let stuck = try fetchers.next()
             await client.readStatistics()
-            #expect(stuck.isLeft())
+            #expect(stuck.isClosed())
         }
     }
 
-    @Test func `another file of authorities takes another fetcher; other limits are told to the one that there is`()
+    @Test func `a new ca-file starts another fetcher; other settings are sent to the running one`()
         async throws
     {
         try await withClient { client, fetchers in
@@ -227,19 +222,19 @@ import Testing
             var settings = FetcherSettings(version: "1", logLevel: "info")
             settings.downloads = 7
             client.update(settings)
-            guard case .settings(let told) = try first.hear() else {
-                Issue.record("it is not told")
+            guard case .settings(let sent) = try first.receive() else {
+                Issue.record("the fetcher received another message")
                 return
             }
-            #expect(told == settings)
+            #expect(sent == settings)
             settings.authorities = ["/etc/own.pem"]
             client.update(settings)
-            #expect(first.isLeft())
+            #expect(first.isClosed())
             _ = try fetchers.next()
         }
     }
 
-    @Test func `figures are those of now, and of the fetchers before`() async throws {
+    @Test func `statistics include the counters of earlier fetchers`() async throws {
         try await withClient { client, fetchers in
             for count in 1...2 {
                 let fetcher = try fetchers.next()
@@ -248,12 +243,12 @@ import Testing
                 async let isRead: Void = client.readStatistics()
                 var figures = FetcherStatistics()
                 figures.inFlight = count
-                // I8: names that the fetcher was never told are not kept.
+                // I8: origins that the fetcher invents are not kept.
                 for name in ["test", "invented"] {
                     figures.origins[name] = .init()
                     figures.origins[name]?.counts[.requests] = count
                 }
-                try fetcher.say(.statistics(try fetcher.task().id, figures))
+                try fetcher.send(.statistics(try fetcher.task().id, figures))
                 await isRead
                 #expect(client.statistics.inFlight == count)
                 #expect(Array(client.statistics.origins.keys) == ["test"])
@@ -265,19 +260,19 @@ import Testing
         }
     }
 
-    @Test func `behind the end nothing is taken, and what was under way is told so`() async throws {
+    @Test func `shutdown fails requests in flight and later ones`() async throws {
         let waiting = try await withEndedClient()
         #expect(try waiting.value().failure == .shuttingDown)
     }
 
-    private func withEndedClient() async throws -> Waited<DownloadOutcome> {
-        var waiting = Waited<DownloadOutcome>()
+    private func withEndedClient() async throws -> Awaited<DownloadOutcome> {
+        var waiting = Awaited<DownloadOutcome>()
         try await withClient { client, fetchers in
             let fetcher = try fetchers.next()
             waiting = try client.begin().outcome
             client.shutdown()
-            #expect(throws: CacheFailure.shuttingDown) { try client.begin() }
-            #expect(fetcher.isLeft())
+            #expect(throws: FetchFailure.shuttingDown) { try client.begin() }
+            #expect(fetcher.isClosed())
         }
         return waiting
     }

@@ -1,24 +1,17 @@
 import CacheCore
 import LinuxSupport
 import NIOCore
+import Origins
 import Testing
 
 @testable import HelperProtocol
 
-/// What the daemon and a fetcher say to each other.
+/// Messages between the daemon and the fetcher.
 @Suite struct MessageTests {
     private static var requests: [FetcherRequest] {
         var settings = FetcherSettings(version: "1.2", logLevel: "debug")
         (settings.origins, settings.authorities, settings.queuePerUID) = (["a"], ["/x.pem"], 9)
-        var origin = Origin(name: "a", url: "https://a.test/{profile}")
-        origin.allow = ["https://b.test/"]
-        origin.tokenEndpoint = TokenEndpoint(url: "https://t.test/", clientID: "c", clientSecret: Secret("s".utf8))
-        (origin.caFile, origin.proxy, origin.lowestSpeed) = ("/x.pem", "http://p:1", 7)
-        origin.userAgent = "thumbcached (a@b.test)"
-        (origin.breaker.failures, origin.breaker.retryAfterMax) = (2, 3)
-        (origin.defaultSize, origin.allowPrivateAddresses, origin.staleIfError) = (64, true, 5)
-        origin.then = [Upstream(url: "https://c.test/{profile}"), Upstream(url: "https://d.test/{profile}")]
-        (origin.showsToken, origin.then[0].showsToken, origin.then[1].allowPrivateAddresses) = (false, true, true)
+        let origin = Origin(name: "a", url: "https://a.test/{profile}")
         let target = DownloadTarget(url: "https://b.test/x", isNamedByClient: true)
         let condition = DownloadCondition(url: "https://b.test/y", etag: nil, lastModified: "yesterday")
         let download = Download(
@@ -29,12 +22,12 @@ import Testing
             target: DownloadTarget(url: "https://c.test/z", isNamedByClient: false, federatedDomain: "e.test"),
             token: nil, framing: .bare)
         let token = TokenRequest(
-            uid: 7, origin: origin, endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c"),
+            uid: 7, origin: origin,
+            endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c", clientSecret: Secret("s".utf8)),
             refreshToken: Secret("r".utf8))
         return [
-            .settings(settings), .origin(origin), .download(1, DownloadRequest(download)),
-            .download(5, DownloadRequest(federated)), .token(2, TokenRefresh(token)), .cancel(3), .isAlive(4),
-            .statistics(.max),
+            .settings(settings), .origin(name: "a", settings: origin.encodedSettings),
+            .download(1, download), .download(5, federated), .token(2, token), .cancel(3), .ping(4), .statistics(.max),
         ]
     }
 
@@ -45,23 +38,18 @@ import Testing
         figures.origins["a"] = .init()
         figures.origins["a"]?.counts[.bytes] = 5
         figures.origins["a"]?.longestRetryIn = 6
-        let failures: [CacheFailure] = [
-            .denied("a"), .timedOut("b"), .origin("c"), .forbidden("d"), .unauthorized("e"), .badImage("f"),
-            .tooLarge("g"), .busy("h"), .shuttingDown,
-        ]
-        let tokenFailures: [TransferFailure] = [
-            .refused("a"), .timedOut("b"), .origin("c"), .unusable("d", refreshToken: Secret("x".utf8)),
-            .notAsked("e"), .denied("f"), .busy("g"), .shuttingDown,
-        ]
+        let failures =
+            FetchFailure.Kind.allCases.map { FetchFailure($0, "reason") }
+            + [.origin("no access token", refreshToken: Secret("x".utf8))]
         let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: 9, refreshToken: Secret("b".utf8))
         return [
             .image(1, headers, redirectedTo: "https://x.test/"), .missing(2, headers), .notModified(3, headers),
             .unusable(9, headers, .badImage("HTML")), .unusable(9, headers, .forbidden("403")),
-            .token(4, .success(grant)), .alive(5), .statistics(6, figures),
-        ] + failures.map { .failed(7, $0) } + tokenFailures.map { .token(8, .failure($0)) }
+            .token(4, grant), .pong(5), .statistics(6, figures),
+        ] + failures.map { .failed(7, $0) }
     }
 
-    /// As bytes, each message with the body that it says it has.
+    /// The messages with their bodies.
     private static func bytes(_ requests: [FetcherRequest]) -> ByteBuffer {
         var buffer = ByteBuffer()
         for request in requests { request.write(to: &buffer) }
@@ -79,31 +67,33 @@ import Testing
     }
 
     @Test(arguments: [1, 2, 7, 64, 1_000, 100_000])
-    func `a message is the same in whatever pieces it comes`(_ size: Int) throws {
+    func `messages are the same however the stream is divided`(_ size: Int) throws {
         var requests = Self.bytes(Self.requests)
-        var assembler = MessageAssembler(longestBody: 0)
-        var heard: [FetcherRequest] = []
+        var assembler = MessageAssembler(maximumBody: 0)
+        var received: [FetcherRequest] = []
         while let piece = requests.readSlice(length: min(size, requests.readableBytes)), piece.readableBytes > 0 {
-            try assembler.receive(piece) { fields, _ throws(MessageError) in heard.append(try FetcherRequest(fields)) }
+            try assembler.receive(piece) { fields, _ throws(MessageError) in
+                received.append(try FetcherRequest(fields) { Origin(name: $0, url: "") })
+            }
         }
-        #expect(Self.bytes(heard) == Self.bytes(Self.requests))
+        #expect(Self.bytes(received) == Self.bytes(Self.requests))
 
         var reports = Self.bytes(Self.reports)
-        assembler = MessageAssembler(longestBody: 5)
-        var said: [FetcherReport] = []
+        assembler = MessageAssembler(maximumBody: 5)
+        var receivedReports: [FetcherReport] = []
         var bodies: [[UInt8]] = []
         while let piece = reports.readSlice(length: min(size, reports.readableBytes)), piece.readableBytes > 0 {
             try assembler.receive(piece) { fields, body throws(MessageError) in
-                said.append(try FetcherReport(fields))
+                receivedReports.append(try FetcherReport(fields))
                 if let image = body?.finish(.bare).image { bodies.append(Array(image.readableBytesView)) }
             }
         }
         #expect(bodies == [[1, 2, 3, 4, 5]])
-        #expect(Self.bytes(said) == Self.bytes(Self.reports))
+        #expect(Self.bytes(receivedReports) == Self.bytes(Self.reports))
     }
 
-    @Test func `I8: a message that ends early or has one byte too many is none, wherever it ends`() throws {
-        let headLength = MessageWriter.headLength
+    @Test func `I8: a truncated message, and one with a trailing byte, is invalid`() throws {
+        let headLength = MessageHead.length
         for report in Self.reports {
             var buffer = ByteBuffer()
             report.write(to: &buffer)
@@ -117,24 +107,48 @@ import Testing
         }
     }
 
-    /// Ages are sums of those, and a sum that does not fit would end the daemon.
+    /// Ages are sums of delays, and an overflow would end the daemon.
     @Test(arguments: [86_401, Int64.max, -1])
-    func `I8: an answer that took longer than a day, or less than no time, is none`(_ delay: Int64) {
+    func `I8: a response delay of more than a day, or a negative one, is invalid`(_ delay: Int64) {
         for headers in [
             ResponseHeaders([:], delay: delay), ResponseHeaders([:], redirects: [ResponseHeaders([:], delay: delay)]),
         ] {
             var buffer = ByteBuffer()
             FetcherReport.missing(1, headers).write(to: &buffer)
-            buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)
+            buffer.moveReaderIndex(forwardBy: MessageHead.length)
             #expect(throws: MessageError.self) { try FetcherReport(buffer) }
         }
     }
 
-    /// The report as the daemon reads it.
+    @Test func `every property of a fetcher's settings is sent`() throws {
+        var settings = FetcherSettings(version: "1.2", logLevel: "debug")
+        (settings.maximumImageBytes, settings.maximumDimension, settings.maximumTokenBytes) = (1, 2, 3)
+        (settings.downloads, settings.downloadsPerUID, settings.queuePerUID) = (4, 5, 6)
+        (settings.origins, settings.authorities) = (["a"], ["/x.pem"])
+        #expect(Mirror(reflecting: settings).children.count == FetcherSettings.fields.count)
+        var buffer = ByteBuffer()
+        FetcherRequest.settings(settings).write(to: &buffer)
+        buffer.moveReaderIndex(forwardBy: MessageHead.length)
+        guard case .settings(let read) = try FetcherRequest(buffer, origin: { _ in nil }) else {
+            Issue.record("the request has another kind")
+            return
+        }
+        #expect(read == settings)
+    }
+
+    @Test(arguments: [Int64(-1), .min, 65_536])
+    func `I8: a number that a setting cannot have is an error`(_ number: Int64) {
+        let fields = MessageWriter.encode { $0.integer(number) }
+        #expect(throws: MessageError.self) {
+            try MessageReader.decode(fields) { message throws(MessageError) in _ = try UInt16(from: &message) }
+        }
+    }
+
+    /// The report after it was written and read.
     private func read(_ report: FetcherReport) throws -> FetcherReport {
         var buffer = ByteBuffer()
         report.write(to: &buffer)
-        buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)
+        buffer.moveReaderIndex(forwardBy: MessageHead.length)
         return try FetcherReport(buffer)
     }
 
@@ -154,16 +168,17 @@ import Testing
         #expect(counts.allSatisfy { $0 == 1 << 40 })
         #expect(FetcherStatistics.Counter.allCases.allSatisfy { origin.counts[$0] <= 1 << 40 })
         let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: number)
-        guard case .token(_, .success(let known)) = try read(.token(1, .success(grant))) else {
+        guard case .token(_, let known) = try read(.token(1, grant)) else {
             Issue.record("no grant")
             return
         }
         #expect(known.lifetime == min(number, 315_360_000))
     }
 
-    @Test func `I8: a failure that no response causes is not remembered as one`() {
-        for failure in [CacheFailure.busy("b"), .timedOut("t"), .unauthorized("u"), .shuttingDown] {
-            #expect(throws: MessageError.self) { try read(.unusable(1, ResponseHeaders(), failure)) }
+    @Test func `I8: an unusable response with a failure that no response causes is invalid`() {
+        for kind in FetchFailure.Kind.allCases where !kind.describesResponse {
+            let report = FetcherReport.unusable(1, ResponseHeaders(), FetchFailure(kind, "reason"))
+            #expect(throws: MessageError.self) { try read(report) }
         }
     }
 
@@ -172,28 +187,27 @@ import Testing
         ("\u{85}", "\\u{85}"), ("\u{9b}31m", "\\u{9b}31m"), ("\u{202e}", "\\u{202e}"), ("\u{2028}", "\\u{2028}"),
         ("a\r\nb", "a\\u{d}\\u{a}b"), ("\u{0}", "\\u{0}"), ("\u{7f}", "\\u{7f}"), ("\u{fc}", "\u{fc}"),
     ])
-    func `F66: characters of a sentence that do not show are escaped`(_ text: String, _ shown: String) throws {
-        guard case .failed(_, .origin(let sentence)) = try read(.failed(1, .origin(text))),
-            case .token(_, .failure(.refused(let refusal))) = try read(.token(1, .failure(.refused(text)))),
-            case .unusable(_, _, .badImage(let reason)) = try read(.unusable(1, ResponseHeaders(), .badImage(text)))
+    func `F66: invisible characters of an error message are escaped`(_ text: String, _ shown: String) throws {
+        guard case .failed(_, let failed) = try read(.failed(1, .origin(text))),
+            case .unusable(_, _, let unusable) = try read(.unusable(1, ResponseHeaders(), .badImage(text)))
         else {
-            Issue.record("another report")
+            Issue.record("the report has another kind")
             return
         }
-        #expect([sentence, refusal, reason] == [shown, shown, shown])
+        #expect(failed == .origin(shown) && unusable == .badImage(shown))
     }
 
     @Test(arguments: ["a\r\nb", "\u{0}", "\u{7f}", "\u{85}", "\u{202e}", String(repeating: "x", count: 9_000)])
-    func `F66: a field or a URL that is not plain ASCII of bounded length is none`(_ text: String) {
+    func `F66: a header field or URL that is not plain ASCII of bounded length is invalid`(_ text: String) {
         var reports = [
             FetcherReport.missing(1, ResponseHeaders(["etag": [text]])),
             .image(1, ResponseHeaders(), redirectedTo: text),
         ]
-        if text.utf8.count > 4_096 { reports += [.failed(1, .origin(text)), .token(1, .failure(.refused(text)))] }
+        if text.utf8.count > 4_096 { reports.append(.failed(1, .origin(text))) }
         for report in reports {
             var buffer = ByteBuffer()
             report.write(to: &buffer)
-            buffer.moveReaderIndex(forwardBy: MessageWriter.headLength)
+            buffer.moveReaderIndex(forwardBy: MessageHead.length)
             #expect(throws: MessageError.self) { try FetcherReport(buffer) }
         }
     }

@@ -1,9 +1,10 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import JSONReader
 
-/// The reader of what token endpoints answer.
+/// The reader for responses of token endpoints.
 @Suite struct JSONObjectTests {
     private static func object<Result>(_ text: String, _ body: (JSONObject?) -> Result) -> Result {
         object(Array(text.utf8), body)
@@ -31,7 +32,7 @@ import Testing
             (#"{"a":null,"a":"x"}"#, "x"), ("{\"c\":\(nested(64)),\"a\":\"x\"}", "x"),
             ("{\"c\":\(nested(64, "{\"a\":", "}")),\"a\":\"x\"}", "x"),
         ] as [(String, String)])
-    func `a text is found among whatever else there is`(json: String, text: String) {
+    func `a string is found among other members`(json: String, text: String) {
         #expect(Self.text(json) == text)
     }
 
@@ -39,7 +40,7 @@ import Testing
         #"{"a":1}"#, #"{"a":["x"]}"#, #"{"a":{"a":"x"}}"#, #"{"a":true}"#, #"{"a":null}"#, "{}", #"{"b":"x"}"#,
         #"{"a":"é"}"#, #"{"a":"\u00e9"}"#, #"{"a":"\ud83d\ude00"}"#, #"{"a":"\ud800"}"#, #"{"a":"x\udc00"}"#,
     ])
-    func `what is no text of ASCII is none, and the rest is read`(json: String) {
+    func `other values and strings that are not ASCII are absent`(json: String) {
         #expect(Self.text(json) == nil)
         Self.object(json) { #expect($0 != nil) }
     }
@@ -57,12 +58,12 @@ import Testing
         #"{"a":Infinity}"#, #"{"a":"x","a":"y"}"#, #"{"a":"x","\u0061":"y"}"#, #"{"a":1,"b":2,"b":"y"}"#,
         "{\"c\":\(nested(65))}", "{\"a\":\(nested(65, "{\"b\":", "}"))}",
     ])
-    func `F65: what is no JSON object, or has a member twice, or is nested too deep, is refused`(json: String) {
+    func `F65: invalid objects, repeated members and deep nesting are rejected`(json: String) {
         Self.object(json) { #expect($0 == nil) }
     }
 
     @Test(arguments: ["[", "{\"a\":", "[{\"a\":", "[[],", "{\"a\":[", "{\"c\":{\"a\":0,\"b\":"])
-    func `F65: nesting without end is refused, at any depth`(begin: String) {
+    func `F65: unterminated nesting is rejected at any depth`(begin: String) {
         for count in [63, 64, 65, 66, 127, 128, 129, 511, 512, 513, 514, 1_023, 1_025, 100_000] {
             let open = String(repeating: begin, count: count)
             Self.object(open) { #expect($0 == nil) }
@@ -80,13 +81,13 @@ import Testing
             ("null", nil), (String(repeating: "9", count: 60_000), .infinity),
             ("0." + String(repeating: "0", count: 60_000) + "1", 0),
         ] as [(String, Double?)])
-    func `F65: numbers, and texts that hold one`(value: String, number: Double?) {
+    func `F65: numbers and strings that contain one are read`(value: String, number: Double?) {
         Self.object("{\"a\":\(value)}") { object in
             #expect(object?.number("a") == number)
         }
     }
 
-    @Test func `F65: cut short anywhere it is refused, and with any byte changed it does no harm`() {
+    @Test func `F65: truncated objects are rejected, and changed bytes cause no trap`() {
         let whole = Array(
             #"{"a":"x\u0041\n","c":[{"d":[-1.5e+3,true,{"b":"\ud800é"}]},[],{}],"b":3600,"e":null} "#.utf8)
         Self.object(whole) { #expect($0?.number("b") == 3_600) }
@@ -105,8 +106,8 @@ import Testing
         }
     }
 
-    @Test func `F65: what another encoder wrote is read as it was meant`() throws {
-        var dice = SeededDice(seed: 65)
+    @Test func `F65: output of JSONSerialization is read correctly`() throws {
+        var dice = SeededRandom(seed: 65)
         for _ in 0..<2_000 {
             let (text, number) = (Self.drawnText(&dice), Int64.random(in: -10_000...10_000, using: &dice))
             let value: [String: Any] = [
@@ -121,13 +122,13 @@ import Testing
         }
     }
 
-    private static func drawnText(_ dice: inout SeededDice) -> String {
+    private static func drawnText(_ dice: inout SeededRandom) -> String {
         let characters = (0..<Int.random(in: 0...20, using: &dice)).map { _ in UInt8.random(in: 0...0x7F, using: &dice)
         }
         return String(decoding: characters, as: UTF8.self)
     }
 
-    private static func drawn(depth: Int, _ dice: inout SeededDice) -> Any {
+    private static func drawn(depth: Int, _ dice: inout SeededRandom) -> Any {
         switch Int.random(in: 0...(depth > 0 ? 6 : 4), using: &dice) {
         case 0: drawnText(&dice)
         case 1: "\u{e9}\u{1F600}"

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import JSONReader
@@ -22,11 +23,11 @@ import Testing
     @Test(arguments: [
         #""\ud83d""#, #""\ude00\ud83d""#, #""\ud83dx\ude00""#, "1", "null", "[\"x\"]", "{\"x\":\"x\"}", "true",
     ])
-    func `other values and unpaired surrogates are no text`(json: String) throws {
+    func `other values and unpaired surrogates are not strings`(json: String) throws {
         #expect(try #require(Self.value(json)).text == nil)
     }
 
-    @Test func `invalid UTF-8 is no text`() throws {
+    @Test func `invalid UTF-8 is not a string`() throws {
         for bytes in [[0xC3], [0xFF], [0xED, 0xA0, 0x80], [0xC0, 0x80]] as [[UInt8]] {
             #expect(try #require(JSONValue([0x22] + bytes + [0x22])).text == nil)
         }
@@ -55,10 +56,10 @@ import Testing
         "tru", "\"", "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\n\"", "01", "+1", "1.", ".1", "1e", "-", "NaN", "]", "}",
         "[}", "{]",
     ])
-    func `what is not one JSON value is rejected`(json: String) { #expect(Self.value(json) == nil) }
+    func `anything but one JSON value is rejected`(json: String) { #expect(Self.value(json) == nil) }
 
     @Test(arguments: [("[", "]"), ("{\"a\":", "}")])
-    func `64 levels are read, and more are rejected`(begin: String, end: String) throws {
+    func `64 levels are accepted and more are rejected`(begin: String, end: String) throws {
         var value = Self.value(Self.nested(64, begin, end))
         for _ in 0..<64 { value = value?.elements?.first ?? value?.members?["a"] }
         #expect(value?.number == 1)
@@ -68,14 +69,14 @@ import Testing
         }
     }
 
-    @Test func `a number has at most 64 characters, and may be infinite`() throws {
+    @Test func `numbers have at most 64 characters and may be infinite`() throws {
         #expect(Self.value(String(repeating: "9", count: 64))?.number == 1e64)
         #expect(try #require(Self.value(String(repeating: "9", count: 65))).number == nil)
         #expect(Self.value("1e999")?.number == .infinity && Self.value("-1e999")?.number == -.infinity)
         #expect(Self.value("9223372036854775808")?.number == 0x1p63)
     }
 
-    @Test func `each prefix of a value, and each change of a byte, ends`() {
+    @Test func `no prefix and no changed byte traps`() {
         let text = Array(#"{"a":[1,-2.5e+3,"\u00e9\ud83d\ude00é",{"b":null}],"c":true}"#.utf8)
         func read(_ value: JSONValue?) {
             _ = (value?.text, value?.number, value?.isNull)
@@ -101,7 +102,7 @@ import Testing
         return value.members?.mapValues(plain)
     }
 
-    private static func drawn(depth: Int, _ dice: inout SeededDice) -> (json: Any, plain: AnyHashable?) {
+    private static func drawn(depth: Int, _ dice: inout SeededRandom) -> (json: Any, plain: AnyHashable?) {
         switch Int.random(in: 0...(depth > 0 ? 4 : 2), using: &dice) {
         case 0:
             let scalars = (0..<Int.random(in: 0...12, using: &dice)).compactMap { _ in
@@ -125,8 +126,8 @@ import Testing
         }
     }
 
-    @Test func `what another encoder wrote is read as it was meant`() throws {
-        var dice = SeededDice(seed: 27)
+    @Test func `output of JSONSerialization is read correctly`() throws {
+        var dice = SeededRandom(seed: 27)
         for _ in 0..<2_000 {
             let (json, plain) = Self.drawn(depth: 8, &dice)
             let options: JSONSerialization.WritingOptions = Bool.random(using: &dice) ? [.prettyPrinted] : []

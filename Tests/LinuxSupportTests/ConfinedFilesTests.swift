@@ -4,14 +4,14 @@ import Glibc
 import LinuxSupport
 import Testing
 
-/// Files that a confined thread reaches, and those that it does not.
-@Suite(.enabled(if: Kernel.landlock >= 2, "the kernel has no Landlock that lets anything be renamed"))
+/// Access to files from a confined thread.
+@Suite(.enabled(if: Kernel.landlock >= 2, "Landlock 2 is not available"))
 struct ConfinedFilesTests {
     private let scratch: Scratch
 
     init() throws { scratch = try Scratch() }
 
-    @Test func `what is readable is read and listed, and nothing else`() throws {
+    @Test func `readable paths can be read and listed, and no others`() throws {
         let scratch = scratch
         let codes = try confined(Confinement(readable: [scratch.one], writable: [], sockets: .internet)) {
             [
@@ -31,7 +31,7 @@ struct ConfinedFilesTests {
         #expect(codes == [0, 0] + Array(repeating: EACCES, count: 9))
     }
 
-    @Test func `a single file may be what is readable`() throws {
+    @Test func `a single file can be readable`() throws {
         let scratch = scratch
         let codes = try confined(Confinement(readable: [scratch.one + "/file"], writable: [], sockets: .unix)) {
             [
@@ -42,7 +42,7 @@ struct ConfinedFilesTests {
         #expect(codes == [0, EACCES])
     }
 
-    @Test func `files are written, emptied, linked and renamed across what is writable`() throws {
+    @Test func `files can be written, truncated, linked and renamed across writable directories`() throws {
         let scratch = scratch
         let codes = try confined(Confinement(readable: [], writable: [scratch.one, scratch.two], sockets: .unix)) {
             [
@@ -61,7 +61,7 @@ struct ConfinedFilesTests {
         #expect(codes == Array(repeating: 0, count: 8))
     }
 
-    @Test func `nothing leaves what is writable, and no device or program is in it`() throws {
+    @Test func `files cannot leave writable directories, and devices cannot be created`() throws {
         let scratch = scratch
         let codes = try confined(Confinement(readable: [], writable: [scratch.one], sockets: .unix)) {
             [
@@ -71,14 +71,14 @@ struct ConfinedFilesTests {
                 failure { mknod(scratch.one + "/device", S_IFCHR | 0o600, 0x103) },
             ]
         }
-        // Across directories Landlock answers as between file systems, so that programs copy instead: landlock(7).
+        // Across directories, Landlock may report EXDEV, so that programs copy instead (landlock(7)).
         #expect(codes.prefix(2).allSatisfy { [EXDEV, EACCES].contains($0) })
         #expect(codes.dropFirst(2) == [EACCES, EACCES])
     }
 
-    /// Landlock does not cover these calls: they would reach every file of the account.
+    /// Landlock does not cover these calls.
     @Test(arguments: [true, false])
-    func `modes, owners and attributes stay as they are, also of what is writable`(_ isWritable: Bool) throws {
+    func `modes, owners and attributes cannot be changed even in writable directories`(_ isWritable: Bool) throws {
         let names = [
             "fchmod", "fchmodat", "fchown", "fchownat", "setxattr", "lsetxattr", "fsetxattr", "removexattr",
             "lremovexattr", "fremovexattr",
@@ -93,9 +93,9 @@ struct ConfinedFilesTests {
         #expect(codes == Array(repeating: EPERM, count: 2 + names.count))
     }
 
-    /// The store notes uses by the times of its files.
+    /// The store records uses in the times of its files.
     @Test(arguments: [true, false])
-    func `times are set of open files alone, and of none where nothing is writable`(_ isWritable: Bool) throws {
+    func `times can be set of open files only, and only if a path is writable`(_ isWritable: Bool) throws {
         let scratch = scratch
         let confinement = Confinement(
             readable: [scratch.one], writable: isWritable ? [scratch.one] : [], sockets: .unix)
@@ -111,7 +111,7 @@ struct ConfinedFilesTests {
         #expect(codes == [isWritable ? 0 : EPERM, EPERM, EPERM])
     }
 
-    @Test func `what is readable need not exist, what is writable must, and the error names it`() throws {
+    @Test func `a missing readable path is skipped, and a missing writable path is an error`() throws {
         let missing = scratch.path + "/missing"
         let code = try confined(Confinement(readable: [missing, "/etc/passwd/x"], writable: [], sockets: .unix)) {
             failureToOpen { open("/etc/passwd", O_RDONLY) }
@@ -124,7 +124,7 @@ struct ConfinedFilesTests {
 
     @Test func `no descriptor is left open`() throws {
         try confined(Confinement(readable: [scratch.one], writable: [scratch.two + "/file"], sockets: .unix)) {}
-        // Those of the whole process, which other tests open theirs in meanwhile.
+        // Of the whole process; other tests may open files meanwhile.
         let left = (0..<1024).compactMap { (descriptor: Int) -> String? in
             var target = [CChar](repeating: 0, count: 4096)
             let count = readlink("/proc/self/fd/\(descriptor)", &target, target.count)

@@ -4,7 +4,7 @@ import Glibc
 import LinuxSupport
 import Testing
 
-/// Sockets that a confined thread makes, and whom it reaches with them.
+/// Sockets of a confined thread and their reach.
 struct ConfinedSocketsTests {
     private let daemon = Confinement(readable: [], writable: [], sockets: .unix)
     private let fetcher = Confinement(readable: [], writable: [], sockets: .internet)
@@ -12,7 +12,7 @@ struct ConfinedSocketsTests {
     private let datagram = CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
     private let raw = CInt(SOCK_RAW.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
 
-    @Test func `the daemon makes Unix sockets alone`() throws {
+    @Test func `the daemon can create Unix sockets only`() throws {
         let (stream, raw) = (stream, raw)
         let codes = try confined(daemon) {
             [
@@ -24,7 +24,7 @@ struct ConfinedSocketsTests {
         #expect(codes == [0, EAFNOSUPPORT, EAFNOSUPPORT, EAFNOSUPPORT, EAFNOSUPPORT])
     }
 
-    @Test func `the fetcher makes TCP and UDP sockets, asks for routes, and makes no other`() throws {
+    @Test func `the fetcher can create TCP, UDP and route sockets only`() throws {
         let (stream, datagram, raw) = (stream, datagram, raw)
         let codes = try confined(fetcher) {
             [
@@ -43,7 +43,7 @@ struct ConfinedSocketsTests {
             ])
     }
 
-    @Test func `the fetcher's pairs of sockets cannot be connected to anybody else`() throws {
+    @Test func `the fetcher can create socket pairs of SOCK_STREAM only`() throws {
         let (stream, datagram) = (stream, datagram)
         let codes = try confined(fetcher) {
             [stream, datagram, CInt(SOCK_SEQPACKET.rawValue)].map { type in
@@ -55,13 +55,13 @@ struct ConfinedSocketsTests {
         #expect(codes == [0, EPERM, EPERM])
     }
 
-    @Test func `the fetcher listens to nobody`() throws {
+    @Test func `the fetcher cannot listen`() throws {
         #expect(try confined(fetcher) { raw_call(raw_call_number("listen"), -1, 1, 0) } == EPERM)
         #expect(try confined(daemon) { raw_call(raw_call_number("listen"), -1, 1, 0) } == EBADF)
     }
 
-    @Test(.enabled(if: Kernel.landlock >= 4, "the kernel's Landlock knows nothing of TCP"))
-    func `TCP that is there already is bound to no port, and the daemon's is not connected`() throws {
+    @Test(.enabled(if: Kernel.landlock >= 4, "Landlock 4 is not available"))
+    func `an existing TCP socket cannot be bound, nor connected by the daemon`() throws {
         let (first, second) = (socket(AF_INET, stream, 0), socket(AF_INET, stream, 0))
         defer { for descriptor in [first, second] { close(descriptor) } }
         let here = localhost(port: 9)
@@ -75,13 +75,13 @@ struct ConfinedSocketsTests {
         #expect([0, ECONNREFUSED].contains(connected))
     }
 
-    @Test(.enabled(if: Kernel.landlock >= 6, "the kernel's Landlock has no scopes"))
-    func `an abstract socket of others is out of the fetcher's reach, and not of the daemon's`() throws {
+    @Test(.enabled(if: Kernel.landlock >= 6, "Landlock 6 is not available"))
+    func `the daemon can connect to abstract sockets and the fetcher cannot`() throws {
         let (listener, first, second) = (
             socket(AF_UNIX, stream, 0), socket(AF_UNIX, stream, 0), socket(AF_UNIX, stream, 0)
         )
         defer { for descriptor in [listener, first, second] { close(descriptor) } }
-        // With an address of no length the kernel picks an abstract one: unix(7), "Autobind feature".
+        // With an address without a name, the kernel selects an abstract one: unix(7), "Autobind feature".
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
         try #require(bind(listener, to: address, length: 2) == 0 && listen(listener, 2) == 0)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import LinuxSupport
 
-/// What each version of Landlock is asked for, and what is said of those that lack something.
+/// The rights restricted in each version of Landlock, and the limitations reported.
 struct LandlockRightsTests {
     @Test(
         arguments: [
@@ -12,26 +12,26 @@ struct LandlockRightsTests {
             (5, 1, 0xffff, 1, 0),
             (6, 0, 0xffff, 1, 3), (99, 0, 0xffff, 1, 3),
         ] as [(CInt, Int, UInt64, UInt64, UInt64)])
-    func `a version is asked for what it knows`(
-        version: CInt, lacks: Int, files: UInt64, tcp: UInt64, scopes: UInt64
+    func `each version restricts the rights that it supports`(
+        version: CInt, missing: Int, files: UInt64, tcp: UInt64, scopes: UInt64
     ) {
         let rights = LandlockRights(version: version, sockets: .internet)
-        #expect(rights.lacks.count == lacks)
+        #expect(rights.missingFeatures.count == missing)
         #expect(rights.files == files)
         #expect(rights.tcp == tcp)
         #expect(rights.scopes == scopes)
         #expect(rights.allowsRenames == (version >= 2))
-        // The kernel refuses a rule that gives what its set does not refuse.
+        // The kernel rejects rules that grant rights outside the ruleset.
         #expect(rights.writing & ~files == 0 && rights.reading & ~files == 0)
     }
 
-    @Test func `the daemon has no TCP, and reaches abstract sockets`() {
+    @Test func `the daemon has no TCP and can connect to abstract sockets`() {
         let rights = LandlockRights(version: 6, sockets: .unix)
         #expect(rights.tcp == CLINUX_LANDLOCK_BIND_TCP | CLINUX_LANDLOCK_CONNECT_TCP)
         #expect(rights.scopes == CLINUX_LANDLOCK_SCOPE_SIGNALS)
     }
 
-    @Test func `nothing is run, and no device made or controlled`() {
+    @Test func `executing and devices are never allowed`() {
         let writing = LandlockRights(version: 99, sockets: .unix).writing
         let never =
             CLINUX_LANDLOCK_EXECUTE | CLINUX_LANDLOCK_MAKE_CHAR | CLINUX_LANDLOCK_MAKE_BLOCK | CLINUX_LANDLOCK_IOCTL_DEV

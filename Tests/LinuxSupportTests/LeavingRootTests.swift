@@ -4,25 +4,25 @@ import Glibc
 import LinuxSupport
 import Testing
 
-/// In processes of their own: who somebody is, and whether they may be looked at, holds for all threads.
+/// Each runs in a process of its own, because ids and dumpability apply to all threads.
 struct LeavingRootTests {
-    @Test(.enabled(if: geteuid() == 0, "only root leaves root")) func `root becomes nobody, for good`() async {
+    @Test(.enabled(if: geteuid() == 0, "requires root")) func `root becomes an unprivileged user irrevocably`() async {
         await #expect(processExitsWith: .success) {
             try leaveRoot()
             #expect(getuid() != 0 && geteuid() != 0 && getgid() != 0 && getegid() != 0)
             #expect(getgroups(0, nil) == 0)
             #expect(failure { clinux_set_user(0) } == EPERM)
             #expect(failure { clinux_set_group(0) } == EPERM)
-            // The other threads, too, which Swift Testing has some of.
+            // Applies to other threads, too.
             let user = getuid()
             #expect(try onThread { getuid() } == user)
-            // Twice is as good as once.
+            // Idempotent.
             try leaveRoot()
             #expect(getuid() == user)
         }
     }
 
-    @Test func `anybody else stays who they are`() async {
+    @Test func `other users keep their ids`() async {
         await #expect(processExitsWith: .success) {
             if geteuid() == 0 { try #require(clinux_set_group(4001) == 0 && clinux_set_user(4001) == 0) }
             let (user, group) = (getuid(), getgid())
@@ -31,7 +31,7 @@ struct LeavingRootTests {
         }
     }
 
-    @Test func `a process becomes undumpable, and cannot take it back once it is confined`() async {
+    @Test func `a confined process cannot become dumpable again`() async {
         await #expect(processExitsWith: .success) {
             try becomeUndumpable()
             #expect(raw_is_dumpable() == 0)

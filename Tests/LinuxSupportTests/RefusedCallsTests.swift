@@ -4,14 +4,14 @@ import Glibc
 import LinuxSupport
 import Testing
 
-/// System calls that a confined thread is refused by the filter alone: all files are readable and writable.
+/// System calls that the seccomp filter rejects; all files are readable and writable.
 struct RefusedCallsTests {
     private static let daemon = Confinement(readable: [], writable: ["/"], sockets: .unix)
     private static let fetcher = Confinement(readable: [], writable: ["/"], sockets: .internet)
 
-    /// With arguments that would do nothing if they came to the kernel: bad addresses, and numbers of nothing.
+    /// The arguments have no effect if a call reaches the kernel: bad addresses and invalid numbers.
     @Test(arguments: [daemon, fetcher])
-    func `programs, other processes, mounts, accounts and the machine are out of reach`(_ as: Confinement) throws {
+    func `calls for programs, other processes, mounts, ids and the machine are rejected`(_ as: Confinement) throws {
         let names = [
             "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
             "process_mrelease", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "tkill", "mount", "umount2",
@@ -30,9 +30,9 @@ struct RefusedCallsTests {
         #expect(allowed == [])
     }
 
-    @Test func `calls by their arguments are refused, whatever stands in the upper half`() throws {
+    @Test func `calls are rejected by the lower half of an argument`() throws {
         let high = 1 << 32
-        let tries: [(name: String, Int, Int, code: CInt)] = [
+        let calls: [(name: String, Int, Int, code: CInt)] = [
             ("clone", 0x1000_0000, 0, EPERM), ("clone", 0x4000_0000 | high, 0, EPERM),
             ("clone3", 0, 0, ENOSYS), ("ioctl", -1, 0x5412, EPERM), ("ioctl", -1, 0x541C | high, EPERM),
             ("ioctl", -1, 0x8901, EPERM), ("ioctl", -1, 0x8902, EPERM), ("prctl", 4, 1, EPERM),
@@ -40,12 +40,12 @@ struct RefusedCallsTests {
             ("fcntl", -1, 15, EPERM), ("fcntl", -1, 1, EBADF), ("ioctl", -1, 0x541B, EBADF),
         ]
         let codes = try confined(Self.daemon) {
-            tries.map { raw_call(raw_call_number($0.name), $0.1, $0.2, 0) }
+            calls.map { raw_call(raw_call_number($0.name), $0.1, $0.2, 0) }
         }
-        #expect(codes == tries.map(\.code))
+        #expect(codes == calls.map(\.code))
     }
 
-    @Test func `calls newer than the list do not exist, nor do those of x32`() throws {
+    @Test func `calls newer than the list and those of x32 fail with ENOSYS`() throws {
         let newest = raw_call_number("set_mempolicy_home_node")
         let codes = try confined(Self.daemon) {
             [
@@ -57,7 +57,7 @@ struct RefusedCallsTests {
         #expect(codes.dropFirst() == [ENOSYS, ENOSYS, ENOSYS])
     }
 
-    @Test func `signals reach the own process and no other`() throws {
+    @Test func `signals can be sent to the own process only`() throws {
         let bystander = try Bystander()
         let codes = try confined(Self.daemon) {
             [
@@ -70,7 +70,7 @@ struct RefusedCallsTests {
             ]
         }
         #expect(codes == Array(repeating: EPERM, count: 8))
-        // What abort(3) does, without its end.
+        // The calls of abort(3), without its end.
         let own = try confined(Self.daemon) {
             [
                 raise(0), failure { kill(getpid(), 0) }, pthread_kill(pthread_self(), 0),
@@ -81,7 +81,7 @@ struct RefusedCallsTests {
         #expect(own == [0, 0, 0, 0, 0])
     }
 
-    @Test func `no program is started, by posix_spawn either`() throws {
+    @Test func `posix_spawn cannot start a program`() throws {
         let code = try confined(Self.fetcher) { () -> CInt in
             var process = pid_t()
             let arguments = [strdup("true"), nil]
@@ -91,7 +91,7 @@ struct RefusedCallsTests {
         #expect(code == EPERM)
     }
 
-    @Test func `what is started afterwards is confined, too`() throws {
+    @Test func `threads started later are confined`() throws {
         let codes = try confined(Self.daemon) {
             try onThread { [raw_gains_no_privileges(), raw_call(raw_call_number("execve"), -1, -1, -1)] }
         }
@@ -99,7 +99,7 @@ struct RefusedCallsTests {
         #expect(raw_gains_no_privileges() == 0)
     }
 
-    @Test func `a call by the numbers of another architecture ends the process`() async {
+    @Test func `a system call of another architecture ends the process`() async {
         #if arch(x86_64)
             await #expect(processExitsWith: .signal(SIGSYS)) {
                 _ = try Confinement(readable: [], writable: [], sockets: .unix).apply()

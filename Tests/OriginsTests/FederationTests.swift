@@ -3,7 +3,7 @@ import Testing
 
 @testable import Origins
 
-/// Which domain is asked who has the pictures of an address, and which links ask at all.
+/// The domain of a mail address, and the upstreams that support federation.
 @Suite struct FederationTests {
     static let long = (0..<4).map { _ in String(repeating: "a", count: 57) }.joined(separator: ".")
 
@@ -12,7 +12,7 @@ import Testing
         ("\"a b\"@example.org", "example.org"), ("\u{e4}@example.org", "example.org"),
         ("bob@xn--bcher-kva.example", "xn--bcher-kva.example"), ("bob@a-b.c1.example", "a-b.c1.example"),
         ("bob@1.2.example", "1.2.example"), ("bob@\(long).eee", "\(long).eee"),
-        // No address, or none of a domain that DNS could know.
+        // Not an address, or without a valid domain.
         ("bob", nil), ("", nil), ("@", nil), ("@example.org", nil), ("bob@", nil), ("bob@example", nil),
         ("bob@.example.org", nil), ("bob@example..org", nil), ("bob@example.org.", nil), ("bob@-a.example", nil),
         ("bob@a-.example", nil), ("bob@a_b.example", nil), ("bob@exa mple.org", nil), ("bob@example.org\u{0}", nil),
@@ -21,7 +21,7 @@ import Testing
         ("bob@printer.local", nil), ("bob@a.localhost", nil), ("bob@x.onion", nil), ("bob@x.invalid", nil),
         ("bob@\(long).eeee", nil), ("bob@\(String(repeating: "a", count: 64)).example", nil),
     ])
-    func `F86: a domain is what stands behind the last @, strictly`(address: String, domain: String?) {
+    func `F86: the domain of an address is parsed strictly`(address: String, domain: String?) {
         #expect(Federation.libravatar.domain(of: OpaqueID(address)) == domain)
         #expect(Federation.none.domain(of: OpaqueID(address)) == nil)
     }
@@ -35,7 +35,7 @@ import Testing
         return origin
     }
 
-    @Test func `a link that federates has the domain of each address with it, and the others have not`() throws {
+    @Test func `only targets of upstreams with federation have a domain`() throws {
         var origin = origin()
         origin.then = [Upstream(url: "https://b.example/{profile_md5}")]
         let rules = try OriginRules(origin)
@@ -61,7 +61,7 @@ import Testing
         "https://central.example/avatar/{profile_md5}", "https://central.example:8443/avatar/{profile_sha256}?d=404",
         "HTTPS://Central.example/avatar/{profile_md5}?s={size}",
     ])
-    func `a link may federate that any host of Libravatar's would understand`(url: String) throws {
+    func `federation is valid for URLs of the Libravatar API`(url: String) throws {
         _ = try OriginRules(origin(url))
     }
 
@@ -72,12 +72,12 @@ import Testing
         "https://central.example/avatar/{profile_sha256}?p={profile}",
         "https://central.example?p=/avatar/{profile_sha256}", "https://central.example/?p=/avatar/{profile_sha256}",
     ])
-    func `F86: a link whose URL strangers must not be asked for does not federate`(url: String) {
+    func `F86: federation is rejected if the URL would reveal more than a digest`(url: String) {
         #expect(performing: { _ = try OriginRules(origin(url)) }, throws: { ($0 as? OriginError)?.key == "federation" })
     }
 
     @Test(arguments: [false, true], [url, "https://Central.example:443/avatar/{profile_sha256}?s={size}&d=404"])
-    func `F86: a link that federates has its URL for itself, and no other link is dropped for it`(
+    func `F86: a duplicate of an upstream with federation is rejected`(
         isFirst: Bool, other: String
     ) throws {
         var origin = isFirst ? origin() : Origin(name: "default", url: Self.url)
@@ -87,16 +87,16 @@ import Testing
             _ = try OriginRules(origin)
         } throws: { error in
             let error = error as? OriginError
-            return error?.key == "then[1].url" && error?.reason.contains("where the domain names nobody") == true
+            return error?.key == "then[1].url" && error?.reason.contains("remove one of them") == true
         }
-        // Another digest is another URL, and equal links without federation are one.
+        // Different digests make different URLs; duplicates without federation are merged.
         origin.then[1].url = "https://central.example/avatar/{profile_md5}?s={size}&d=404"
         _ = try OriginRules(origin)
         (origin.federation, origin.then[1]) = (.none, Upstream(url: Self.url))
         _ = try OriginRules(origin)
     }
 
-    @Test func `F39, F86: neither a link with a token federates nor one behind a proxy`() {
+    @Test func `F39, F86: federation is rejected with a token or a proxy`() {
         var withToken = origin()
         withToken.showsToken = true
         var withProxy = origin()

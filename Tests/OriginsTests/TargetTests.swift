@@ -34,7 +34,7 @@ import Testing
             "https://a.example/avatar/84059b07d4be67b806386c0aad8070a23f18836bbaae342275dc0a83414c32ee"
         ),
     ])
-    func `F23: a template is filled in with whatever ids there are`(
+    func `F23: a template is filled in with arbitrary ids`(
         template: String, profile: String, size: UInt16, expected: String
     ) throws {
         let target = try target(.test(url: template), profile, size: size)
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test
-    func `F23, F57: what is made of a template needs nothing put right, and is taken apart as a whole URL would be`()
+    func `F23, F57: a template's URLs are normalized and parsed like any URL`()
         throws
     {
         let templates = [
@@ -51,11 +51,11 @@ import Testing
             "https://a.example/{profile_md5}?d=404&s={size}", "https://A.example:443/%7e/{profile}",
             "http://127.0.0.1/{user}/{profile}?",
         ]
-        // Every byte, alone, doubled and between others, and some that begin or end with dots.
+        // Every byte alone, doubled and between others, and ids that begin or end with dots.
         let ids = (0...255 as ClosedRange<UInt8>).flatMap { byte -> [[UInt8]] in
             [[byte], [byte, byte], [0x61, byte, 0x2E], [0x2E, 0x2E, byte, 0x25, 0x62]]
         }
-        var taken = 0
+        var accepted = 0
         for template in templates {
             let rules = try OriginRules(.test(url: template))
             for id in ids {
@@ -65,27 +65,26 @@ import Testing
                     target = try rules.target(
                         origin: .test(url: template), user: OpaqueID("alice"), imageKey: imageKey, url: nil)
                 } catch {
-                    // Segments of dots alone.
+                    // Segments that consist of dots.
                     #expect(id.allSatisfy { $0 == 0x2E })
                     continue
                 }
                 let whole = try WebURL(target.url)
                 #expect(target.url == whole.string)
-                #expect(rules.takenApart(target.url) == whole)
-                taken += 1
+                #expect(rules.parse(target.url) == whole)
+                accepted += 1
             }
         }
-        #expect(taken > 6_000)
+        #expect(accepted > 6_000)
     }
 
     @Test(arguments: [
         "https://a.example.org/x", "https://a.example:80/x", "https://a.example", "https://a.exampl/",
         "http://a.example/x", "https://A.example/",
     ])
-    func `F32: a URL that goes elsewhere than the template's is not taken for one of the template's`(url: String) throws
-    {
+    func `F32: a URL with another host is not parsed as one of the template`(url: String) throws {
         let rules = try OriginRules(.test(url: "https://a.example/{profile}"))
-        #expect(rules.takenApart(url) == nil)
+        #expect(rules.parse(url) == nil)
     }
 
     @Test(arguments: [
@@ -94,12 +93,13 @@ import Testing
         ("https://a.example/.{profile}", "."), ("https://a.example/{profile}{profile}", "."),
         ("https://a.example/{profile}{profile}{profile}{profile}", String(repeating: "a", count: 512)),
     ])
-    func `F23: ids that would make another path, or too long a URL, are refused`(template: String, profile: String) {
+    func `F23: ids that would change the path or make the URL too long are rejected`(template: String, profile: String)
+    {
         #expect {
             try target(.test(url: template), profile)
         } throws: { error in
-            guard case .invalid(let sentence)? = error as? CacheFailure else { return false }
-            return !sentence.contains("aaaa")
+            guard case .invalid(let reason)? = error as? CacheFailure else { return false }
+            return !reason.contains("aaaa")
         }
     }
 
@@ -113,7 +113,7 @@ import Testing
         "http://127.1/{profile}", "https://a.example/ {profile}", "https://a.example/%{profile}",
         "https://a.example\\{profile}",
     ])
-    func `F50: a template that cannot be right is refused when it is loaded`(template: String) {
+    func `F50: an invalid template is rejected when it is loaded`(template: String) {
         #expect {
             try OriginRules.validate(.test(url: template))
         } throws: { error in
@@ -124,7 +124,7 @@ import Testing
 
     struct Fault: Sendable {
         let key: String
-        let spoil: @Sendable (inout Origin) -> Void
+        let apply: @Sendable (inout Origin) -> Void
     }
 
     @Test(arguments: [
@@ -135,10 +135,10 @@ import Testing
         Fault(key: "allow") { $0.allow = ["https://a.example/#x"] },
         Fault(key: "allow") { $0.allow = [""] },
     ])
-    func `F50: what else is wrong with an origin is named by its key`(fault: Fault) {
+    func `F50: other errors of an origin name the key`(fault: Fault) {
         var origin = Origin.test()
         #expect(throws: Never.self) { try OriginRules.validate(origin) }
-        fault.spoil(&origin)
+        fault.apply(&origin)
         #expect {
             try OriginRules.validate(origin)
         } throws: { error in
@@ -195,11 +195,11 @@ import Testing
         (["https://cdn.example.org/a/b"], "https://cdn.example.org/a%2Fb"),
         (["https://cdn.example.org"], "file://cdn.example.org/etc/passwd"),
     ])
-    func `F57: a URL that only looks as if it were is denied`(allow: [String], url: String) {
+    func `F57: a URL that only resembles an allow entry is denied`(allow: [String], url: String) {
         #expect {
             try target(.test(allow: allow), url: url)
         } throws: { error in
-            if case .denied(let sentence)? = error as? CacheFailure { !sentence.isEmpty } else { false }
+            if case .denied(let reason)? = error as? CacheFailure { !reason.isEmpty } else { false }
         }
     }
 
@@ -211,7 +211,7 @@ import Testing
         return origin
     }
 
-    @Test func `F23: each link is filled in, and what comes to the same URL is asked once`() throws {
+    @Test func `F23: each upstream is filled in, without duplicate URLs`() throws {
         let links = chain(
             "https://a.example/{profile}", "https://b.example/{profile}?s={size}", "https://A.example/{profile}",
             "https://c.example/{profile_md5}")
@@ -222,7 +222,7 @@ import Testing
         #expect(target.showsToken && target.others.allSatisfy { !$0.showsToken && $0.others.isEmpty })
     }
 
-    @Test func `F23: a link that no URL can be made of has no picture; where none can, it is an error`() throws {
+    @Test func `F23: an upstream without a valid URL is skipped; if all are, it is an error`() throws {
         let links = chain("https://a.example/{profile}", "https://b.example/{profile_md5}")
         let other = try target(links, "..")
         #expect(other.url.hasPrefix("https://b.example/") && other.others.isEmpty)
@@ -231,13 +231,13 @@ import Testing
         }
     }
 
-    @Test func `F39, F57: a link's leave to go to private addresses, and its token, are for no other link`() throws {
+    @Test func `F39, F57: the permissions of an upstream do not apply to another`() throws {
         var origin = chain("https://a.example/{profile}", "https://b.example/{profile}", "https://c.example/{profile}")
         origin.then[0].allowPrivateAddresses = true
         origin.then[1].showsToken = true
         origin.showsToken = false
         origin.allow = ["https://d.example/x"]
-        func judged(_ origin: Origin) throws -> String {
+        func outcome(_ origin: Origin) throws -> String {
             let rules = try OriginRules(origin)
             return try ["a.example/y", "b.example/y", "b.example:81/y", "c.example/y", "d.example/x", "e.example/y"].map
             {
@@ -245,17 +245,17 @@ import Testing
                 return (rules.mayBePrivate(url, from: url) ? "p" : "-") + (rules.showsToken(to: url) ? "t" : "-")
             }.joined(separator: " ")
         }
-        #expect(try judged(origin) == "-- p- -- -t -- --")
+        #expect(try outcome(origin) == "-- p- -- -t -- --")
         (origin.allowPrivateAddresses, origin.showsToken) = (true, true)
-        #expect(try judged(origin) == "pt p- -- -t p- --")
-        // A redirect from one link's host to another's is the word of the first.
+        #expect(try outcome(origin) == "pt p- -- -t p- --")
+        // A redirect from one upstream's host to another's.
         let rules = try OriginRules(origin)
         let first = try WebURL("https://a.example/x")
         #expect(try !rules.mayBePrivate(WebURL("https://b.example/y"), from: first))
         #expect(try rules.mayBePrivate(WebURL("https://d.example/x"), from: first))
     }
 
-    @Test func `I8: an origin has eight links at most, and a bad one is named`() throws {
+    @Test func `I8: an origin has at most eight upstreams, and an error names the invalid one`() throws {
         let many = Array(repeating: Upstream(url: "https://b.example/{profile}"), count: 8)
         var origin = Origin.test()
         origin.then = Array(many.dropLast())
@@ -267,7 +267,7 @@ import Testing
     }
 
     @Test(arguments: ["cdn.example.org/a", "https://", "https://cdn.example.org/ a", "https://cdn.example.org/%", ""])
-    func `a URL that is none is said to be none`(url: String) {
+    func `an invalid URL is reported`(url: String) {
         #expect {
             try target(.test(allow: ["https://cdn.example.org"]), url: url)
         } throws: { error in
@@ -277,7 +277,7 @@ import Testing
 }
 
 extension Origin {
-    fileprivate static func test(url: String = "https://a.example/{profile}", allow: [String] = []) -> Origin {
+    static func test(url: String = "https://a.example/{profile}", allow: [String] = []) -> Origin {
         var origin = Origin(name: "test", url: url)
         origin.allow = allow
         return origin

@@ -30,7 +30,7 @@ import Testing
         ("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"),
         ("http://127.0.0.1./", "http://127.0.0.1/"),
     ])
-    func `F57: a URL has one form, and the form is its own`(text: String, expected: String) throws {
+    func `F57: URLs are normalized, and normalization is idempotent`(text: String, expected: String) throws {
         let url = try WebURL(text)
         #expect(url.string == expected)
         #expect(try WebURL(url.string) == url)
@@ -44,18 +44,18 @@ import Testing
         "http://a..b/", "http://.a/", "http://a../", "http://ex%00ample.org/", "http://b\u{fc}cher.example/",
         "http://[::1/", "http://[::g]/", "http://[fe80::1%25lo]/", "http://[127.0.0.1]/", "http://a,b/", "http://a*b/",
         "http://0x7f.1./", "http://1.2.3.4.5/", "http://example.0x1/", "http://256.256.256.256/",
-        // Its lower case is a plain k.
+        // U+212A, the Kelvin sign, whose lower case is k.
         "http://\u{212A}.example/",
-        // F32: what others take for an IPv4 address, or for a slash too many or too few, and what they decode.
+        // F32: texts that other parsers accept as an IPv4 address, with extra or missing slashes, or decode.
         "http://2130706433/", "http://0x7f000001/", "http://0x7f.1/", "http://017700000001/", "http://0177.0.0.1/",
         "http://127.1/", "http:/example.org/", "http:///example.org/", "http:example.org", "http://ex%61mple.org/",
         "http://example.org:80:80/", "http://[::1]x/", "http://[::1]:x/", "h ttp://example.org/", "://example.org/",
     ])
-    func `F32: what is no absolute web URL is refused`(text: String) {
+    func `F32: an invalid URL is rejected`(text: String) {
         #expect {
             try WebURL(text)
         } throws: { error in
-            if case .invalid(let sentence)? = error as? CacheFailure { !sentence.isEmpty } else { false }
+            if case .invalid(let reason)? = error as? CacheFailure { !reason.isEmpty } else { false }
         }
     }
 
@@ -65,15 +65,15 @@ import Testing
         "http://example.org/a\\..\\b", "file:///etc/passwd", "ftp://example.org/", "gopher://example.org/",
         "dict://example.org/", "ws://example.org/", "file://localhost/etc/passwd",
     ])
-    func `F30, F57: what is made to deceive, or leads out of the web, is forbidden`(text: String) {
+    func `F30, F57: a deceptive URL or another scheme is denied`(text: String) {
         #expect {
             try WebURL(text)
         } throws: { error in
-            if case .denied(let sentence)? = error as? CacheFailure { !sentence.isEmpty } else { false }
+            if case .denied(let reason)? = error as? CacheFailure { !reason.isEmpty } else { false }
         }
     }
 
-    @Test func `a URL has at most 2048 bytes, also once it is encoded`() throws {
+    @Test func `a URL has at most 2048 bytes after encoding`() throws {
         let start = "http://example.org/"
         let room = WebURL.longest - start.utf8.count
         #expect(try WebURL(start + String(repeating: "a", count: room)).string.utf8.count == 2048)

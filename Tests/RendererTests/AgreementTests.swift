@@ -1,37 +1,38 @@
 import Foundation
 import HelperProtocol
+import ImageOptions
 import Testing
 
-/// What is made looks as what the program of libvips itself makes, which photographers and web shops use.
+/// Comparison of renditions with those of vipsthumbnail, the program of libvips.
 @Suite(.timeLimit(.minutes(2))) struct AgreementTests {
-    /// Photographs turned by EXIF, drawings, and what has transparency or a palette.
+    /// Photographs with EXIF orientation, drawings, and images with transparency or a palette.
     private static let sources = [
-        "RendererTests/Pictures/baseline.jpg", "RendererTests/Pictures/exif-6.jpg",
-        "RendererTests/Pictures/progressive.jpg", "RendererTests/Pictures/palette.png",
-        "RendererTests/Pictures/16-bit.png", "RendererTests/Pictures/lossless.webp",
-        "../examples/pictures/bob.png", "../examples/pictures/grace.png", "../examples/pictures/ivan.png",
+        "RendererTests/Images/baseline.jpg", "RendererTests/Images/exif-6.jpg",
+        "RendererTests/Images/progressive.jpg", "RendererTests/Images/palette.png",
+        "RendererTests/Images/16-bit.png", "RendererTests/Images/lossless.webp",
+        "../examples/images/bob.png", "../examples/images/grace.png", "../examples/images/ivan.png",
     ]
 
-    @Test(arguments: sources, [PictureFit.cover, .contain])
-    func `sizes agree with those of vipsthumbnail at 40 dB or better`(source: String, fit: PictureFit) throws {
+    @Test(arguments: sources, [ImageFit.cover, .contain])
+    func `sizes agree with those of vipsthumbnail at 40 dB or better`(source: String, fit: ImageFit) throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         let path = tests.appending(path: source).standardizedFileURL.path
         let renderer = try Renderer()
         let worker = try renderer.worker()
         let bytes = Array(try Data(contentsOf: URL(filePath: path)))
         for side in [16, 24, 32] as [UInt16] {
-            let (answer, made) = try worker.render(bytes, side: side, fit: fit, format: .png)
-            try #require(answer.outcome == .rendered)
-            let seen = try SeenPicture(made)
-            let due = try SeenPicture(try thumbnail(of: path, side: side, fit: fit))
+            let (reply, made) = try worker.render(bytes, side: side, fit: fit, output: .file(.png))
+            try #require(reply.outcome == .rendered)
+            let seen = try DecodedImage(made)
+            let due = try DecodedImage(try thumbnail(of: path, side: side, fit: fit))
             #expect((seen.width, seen.height) == (due.width, due.height))
             let quality = seen.peakSignalToNoise(due)
             #expect(quality >= 40, "\(source), \(side) pixels: \(quality) dB")
         }
     }
 
-    /// A picture made by vipsthumbnail(1), without loss.
-    private func thumbnail(of path: String, side: UInt16, fit: PictureFit) throws -> [UInt8] {
+    /// A lossless rendition by vipsthumbnail(1).
+    private func thumbnail(of path: String, side: UInt16, fit: ImageFit) throws -> [UInt8] {
         let output = FileManager.default.temporaryDirectory.appending(path: "\(UUID().uuidString).png")
         defer { expectSuccess { try FileManager.default.removeItem(at: output) } }
         let program = Process()
@@ -50,10 +51,10 @@ import Testing
     }
 }
 
-extension SeenPicture {
-    /// In decibels, over red, green and blue; infinite for the same picture.
-    func peakSignalToNoise(_ other: SeenPicture) -> Double {
-        let errors = zip(colours, other.colours).map { one, two in
+extension DecodedImage {
+    /// Peak signal-to-noise ratio in decibels over red, green and blue; infinite for equal images.
+    func peakSignalToNoise(_ other: DecodedImage) -> Double {
+        let errors = zip(colors, other.colors).map { one, two in
             let difference = Double(one) - Double(two)
             return difference * difference
         }

@@ -1,28 +1,31 @@
+import CImageProbe
 import CLinux
-import CPictureProbe
 import Foundation
 import Glibc
 import HelperProtocol
+import ImageOptions
 import LinuxSupport
 import NIOCore
 import Testing
 
-/// The real program, started as a daemon of one's own starts it.
+/// A process of the real program, started as a fork server starts it.
 final class Renderer {
-    /// The end by which connections are handed over.
-    private let handing: CInt
-    /// 0 once it has ended.
+    /// The socket over which connections are passed.
+    private let passing: CInt
+    /// 0 once the process has ended.
     private var pid = pid_t()
-    /// A connection whose worker has not greeted yet.
+    /// A connection whose greeting has not been received.
     let firstWorker: RendererWorker?
 
     /// - Parameters:
-    ///   - environment: beside that of the test.
-    ///   - idle: seconds without a connection after which the program ends.
-    ///   - hasWorker: whether to hand over a connection before the program starts: ``firstWorker``.
+    ///   - environment: added to that of the test.
+    ///   - idle: seconds without a connection after which the program exits.
+    ///   - hasWorker: whether to pass a connection, ``firstWorker``, before the program starts.
     init(environment: [String: String] = [:], idle: Int = 600, hasWorker: Bool = false) throws {
+        // Workers may end while a test writes to them.
+        signal(SIGPIPE, SIG_IGN)
         let (ours, theirs) = try Self.pair()
-        handing = ours
+        passing = ours
         firstWorker = hasWorker ? try Self.connect(through: ours) : nil
         defer { close(theirs) }
         var actions = posix_spawn_file_actions_t()
@@ -40,45 +43,45 @@ final class Renderer {
         if code != 0 { throw SystemError("start the renderer", code: code) }
     }
 
-    /// What nobody waits for would keep the test runner's own thread for processes busy.
+    /// Reaps the process; otherwise the test runner's thread for processes would be busy with it.
     deinit {
-        close(handing)
+        close(passing)
         if pid != 0 { waitpid(pid, nil, 0) }
     }
 
-    /// A connection, behind which the renderer has put a worker.
+    /// A connection to a new worker, which has greeted.
     func worker(mostPixels: UInt32 = 50_000_000) throws -> RendererWorker {
-        let worker = try Self.connect(through: handing, mostPixels: mostPixels)
-        try #require(try worker.receive(1) == [WorkerGreeting.byte])
+        let worker = try Self.connect(through: passing, mostPixels: mostPixels)
+        try worker.receiveGreeting()
         return worker
     }
 
     private static func connect(
-        through handing: CInt, mostPixels: UInt32 = 50_000_000
+        through passing: CInt, mostPixels: UInt32 = 50_000_000
     ) throws -> RendererWorker {
         let (ours, theirs) = try pair()
         defer { close(theirs) }
-        guard clinux_send_descriptor(handing, theirs, 0) == 0 else { throw SystemError("hand over a connection") }
-        let worker = RendererWorker(ours)
+        guard clinux_send_descriptor(passing, theirs, 0) == 0 else { throw SystemError("pass a connection") }
+        let worker = try RendererWorker(ours)
         var limits = ByteBuffer()
         WorkerLimits(pixels: mostPixels).write(to: &limits)
-        try worker.send(Array(limits.readableBytesView))
+        try worker.send(limits)
         return worker
     }
 
-    /// The processes of the workers that live.
+    /// The ids of the running workers.
     func workers() throws -> [pid_t] {
         let children = try readTextFile("/proc/\(pid)/task/\(pid)/children", limit: 4096)
         return children.split(separator: " ").compactMap { pid_t($0) }
     }
 
-    /// Ends it, as a daemon does that goes, and returns its status.
+    /// Ends the program as a daemon that exits does, and returns its status.
     func end() throws -> CInt {
-        shutdown(handing, Int32(SHUT_RDWR))
+        shutdown(passing, Int32(SHUT_RDWR))
         return try waitForEnd()
     }
 
-    /// Returns its status once it has ended by itself.
+    /// Waits until the program exits by itself, and returns its status.
     func waitForEnd() throws -> CInt {
         var status: CInt = 0
         guard waitpid(pid, &status, 0) == pid else { throw SystemError("waitpid") }
@@ -94,123 +97,126 @@ final class Renderer {
     }
 }
 
-/// The daemon's end of a worker's connection.
+/// The daemon's end of a connection to a worker.
 final class RendererWorker {
-    private let descriptor: CInt
+    private let socket: MessageSocket
 
-    init(_ descriptor: CInt) {
-        self.descriptor = descriptor
-        // A worker that hangs fails its test.
-        var patience = timeval(tv_sec: 120, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+    /// - Parameter descriptor: closed at the end.
+    init(_ descriptor: CInt) throws {
+        socket = MessageSocket(descriptor)
+        guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0 else { throw SystemError("fcntl") }
     }
 
-    deinit { close(descriptor) }
+    deinit { close(socket.descriptor) }
 
-    /// Ends the connection, as a daemon does that needs the worker no more.
-    func hangUp() { shutdown(descriptor, CInt(SHUT_RDWR)) }
+    /// A worker that hangs fails its test.
+    private var deadline: Int64 { socket.deadline(in: 120_000) }
+
+    /// Ends the connection, as the daemon does with an idle worker.
+    func hangUp() { shutdown(socket.descriptor, CInt(SHUT_RDWR)) }
 
     struct Ended: Error {}
 
-    /// The answer to a request, and the rendition's bytes.
-    /// - Throws: ``Ended`` when the worker has ended.
+    func receiveGreeting() throws { _ = try WorkerGreeting(receive(maximumBody: 0).fields) }
+
+    /// Returns the reply to a request and the rendition.
+    /// - Throws: ``Ended`` if the worker has ended.
     func render(
-        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source
-    ) throws -> (answer: RenderAnswer, bytes: [UInt8]) {
-        try ask(source, side: side, fit: fit, format: format)
-        return try answer()
+        _ source: [UInt8], side: UInt16, fit: ImageFit = .cover, output: RenderOutput = .file(.source)
+    ) throws -> (reply: RenderReply, bytes: [UInt8]) {
+        try reply(to: try request(source, side: side, fit: fit, output: output))
     }
 
-    /// Sends a request whose answer is not waited for.
-    func ask(
-        _ source: [UInt8], side: UInt16, fit: PictureFit = .cover, format: PictureFormat = .source
-    ) throws {
-        let request = RenderRequest(length: source.count, number: 4711, side: side, fit: fit, format: format)
-        var frame = ByteBuffer()
-        request.write(to: &frame)
-        frame.writeBytes(source)
-        try send(Array(frame.readableBytesView))
+    /// Sends a request, whose reply the caller receives with ``reply(to:)``.
+    @discardableResult func request(
+        _ source: [UInt8], side: UInt16, fit: ImageFit = .cover, output: RenderOutput = .file(.source)
+    ) throws -> RenderRequest {
+        let request = RenderRequest(number: 4711, side: side, fit: fit, output: output)
+        var message = ByteBuffer()
+        request.write(to: &message, body: source.count)
+        try send(message, body: ByteBuffer(bytes: source))
+        return request
     }
 
-    func answer() throws -> (answer: RenderAnswer, bytes: [UInt8]) {
-        var head = ByteBuffer(bytes: try receive(RenderAnswer.headLength))
-        let answer = try #require(RenderAnswer(&head))
-        #expect(answer.number == 4711)
-        return (answer, try receive(answer.length))
+    func reply(to request: RenderRequest) throws -> (reply: RenderReply, bytes: [UInt8]) {
+        let (fields, body) = try receive(maximumBody: RenderRequest.maximumImage)
+        return (try RenderReply(fields, body: body.readableBytes, to: request), Array(body.readableBytesView))
     }
 
-    func send(_ bytes: [UInt8]) throws {
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            let sent = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
-            guard sent > 0 else { throw Ended() }
-            rest = rest.dropFirst(sent)
+    func send(_ message: ByteBuffer, body: ByteBuffer = ByteBuffer()) throws {
+        do {
+            try socket.send(message, body: body, by: deadline)
+        } catch {
+            if error.code == EPIPE || error.code == ECONNRESET { throw Ended() }
+            throw error
         }
     }
 
-    func receive(_ count: Int) throws -> [UInt8] {
-        var bytes: [UInt8] = []
-        while bytes.count < count {
-            let piece = try receiveSome(count - bytes.count)
-            if piece.isEmpty { throw Ended() }
-            bytes += piece
+    private func receive(maximumBody: Int) throws -> (fields: ByteBuffer, body: ByteBuffer) {
+        do {
+            guard let message = try socket.receive(maximumBody: maximumBody, by: deadline) else { throw Ended() }
+            return message
+        } catch let error as SystemError where error.code == ECONNRESET {
+            throw Ended()
         }
-        return bytes
     }
 
-    /// Nothing at the end.
-    func receiveSome(_ most: Int) throws -> [UInt8] {
-        var room = [UInt8](repeating: 0, count: most)
-        let count = recv(descriptor, &room, most, 0)
-        if count < 0 && errno == ECONNRESET { return [] }
-        guard count >= 0 else { throw SystemError("hear of a worker") }
-        return Array(room[..<count])
+    /// Bytes that are not a message; none once the worker has ended.
+    func receiveBytes(atMost count: Int) throws -> [UInt8] {
+        var wait = pollfd(fd: socket.descriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&wait, 1, 120_000) > 0 else { throw SystemError("receive from a worker", code: ETIMEDOUT) }
+        var bytes = [UInt8](repeating: 0, count: count)
+        let received = recv(socket.descriptor, &bytes, count, 0)
+        if received < 0 && errno == ECONNRESET { return [] }
+        guard received >= 0 else { throw SystemError("receive from a worker") }
+        return Array(bytes[..<received])
     }
 }
 
-/// A picture as somebody sees it.
-struct SeenPicture {
+/// An image decoded by the test's own decoder.
+struct DecodedImage {
     let width, height: Int
     let bands: Int
     let hasProfile: Bool
-    let colours: [UInt8]
+    /// Red, green and blue of each pixel.
+    let colors: [UInt8]
 
     init(_ bytes: [UInt8]) throws {
-        var picture = cprobe_picture()
-        try #require(cprobe_decode(bytes, bytes.count, &picture) == 0, "no picture")
-        defer { free(picture.colours) }
-        (width, height, bands) = (Int(picture.width), Int(picture.height), Int(picture.bands))
-        hasProfile = picture.has_profile != 0
-        colours = Array(UnsafeBufferPointer(start: picture.colours, count: width * height * 3))
+        var image = cprobe_image()
+        try #require(cprobe_decode(bytes, bytes.count, &image) == 0, "the image cannot be decoded")
+        defer { free(image.colors) }
+        (width, height, bands) = (Int(image.width), Int(image.height), Int(image.bands))
+        hasProfile = image.has_profile != 0
+        colors = Array(UnsafeBufferPointer(start: image.colors, count: width * height * 3))
     }
 
-    /// Red, green and blue at a place, in parts of the width and height.
-    func colour(_ x: Double, _ y: Double) -> [UInt8] {
+    /// Red, green and blue at a position given as fractions of the width and height.
+    func color(_ x: Double, _ y: Double) -> [UInt8] {
         let pixel = Int(y * Double(height)) * width + Int(x * Double(width))
-        return Array(colours[pixel * 3..<pixel * 3 + 3])
+        return Array(colors[pixel * 3..<pixel * 3 + 3])
     }
 
-    /// Whether it shows the tests' scene, upright: red and green above blue and white.
+    /// Whether the image shows the scene of the test images, upright: red and green above blue and white.
     func showsScene(tolerance: Int = 40) -> Bool {
-        let seen = [colour(0.25, 0.25), colour(0.75, 0.25), colour(0.25, 0.75), colour(0.75, 0.75)]
+        let seen = [color(0.25, 0.25), color(0.75, 0.25), color(0.25, 0.75), color(0.75, 0.75)]
         let due: [[Int]] = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]
-        return zip(seen, due).allSatisfy { colour, due in
-            zip(colour, due).allSatisfy { abs(Int($0) - $1) <= tolerance }
+        return zip(seen, due).allSatisfy { color, due in
+            zip(color, due).allSatisfy { abs(Int($0) - $1) <= tolerance }
         }
     }
 }
 
-enum Pictures {
-    /// An interlaced PNG of 16 bits with opacity: its decoder holds all of it.
+enum TestImages {
+    /// An interlaced PNG with 16 bits and alpha, which its decoder keeps in memory as a whole.
     static func large(side: Int) throws -> [UInt8] {
         var (bytes, length): (UnsafeMutableRawPointer?, Int) = (nil, 0)
-        try #require(cprobe_make_large(CInt(side), &bytes, &length) == 0, "no picture was made")
+        try #require(cprobe_make_large(CInt(side), &bytes, &length) == 0, "the image was not created")
         defer { cprobe_free(bytes) }
         return Array(UnsafeRawBufferPointer(start: bytes, count: length))
     }
 
     static func named(_ name: String) throws -> [UInt8] {
-        let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Pictures")
-        return Array(try Data(contentsOf: folder.appendingPathComponent(name)))
+        let directory = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Images")
+        return Array(try Data(contentsOf: directory.appendingPathComponent(name)))
     }
 }

@@ -22,14 +22,14 @@ import Testing
     }
 
     private func runDue(of tasks: inout LoopTasks, at milliseconds: UInt64) -> [String] {
-        for item in tasks.takeDue(at: moment(milliseconds)) { tasks.work(of: item)?() }
+        for item in tasks.removeDue(at: moment(milliseconds)) { tasks.work(of: item)?() }
         return done.withLockedValue { done in
             defer { done = [] }
             return done
         }
     }
 
-    @Test func `what is due comes in the order in which it was told, timers behind the rest by their time`() {
+    @Test func `tasks run in order, followed by timers by deadline`() {
         var tasks = LoopTasks()
         _ = tasks.add(timer("second"), at: moment(20))
         _ = tasks.add(timer("first"), at: moment(10))
@@ -42,7 +42,7 @@ import Testing
         #expect(runDue(of: &tasks, at: 21) == ["later"])
     }
 
-    @Test func `there is no pause while something is due, then one until the next timer, then one for ever`() {
+    @Test func `the pause is zero with due tasks, else until the next timer, else unlimited`() {
         var tasks = LoopTasks()
         #expect(tasks.pause(from: moment(0)) == nil)
         _ = tasks.add(timer("later"), at: moment(30))
@@ -50,21 +50,21 @@ import Testing
         #expect(tasks.pause(from: moment(40)) == .zero)
         tasks.add(work("now"))
         #expect(tasks.pause(from: moment(10)) == .zero)
-        _ = tasks.takeDue(at: moment(40))
+        _ = tasks.removeDue(at: moment(40))
         #expect(tasks.pause(from: moment(40)) == nil)
     }
 
-    @Test func `what is given back comes before what came meanwhile`() {
+    @Test func `prepended tasks run before later ones`() {
         var tasks = LoopTasks()
         for name in ["a", "b", "c"] { tasks.add(work(name)) }
-        var due = tasks.takeDue(at: moment(0))
+        var due = tasks.removeDue(at: moment(0))
         due.removeFirst()
         tasks.add(work("d"))
-        tasks.giveBack(due)
+        tasks.prepend(due)
         #expect(runDue(of: &tasks, at: 0) == ["b", "c", "d"])
     }
 
-    @Test func `a timer that was cancelled never runs, and to cancel it again is nothing`() {
+    @Test func `a cancelled timer does not run, and can be cancelled again`() {
         var tasks = LoopTasks()
         let number = tasks.add(timer("gone"), at: moment(10))
         _ = tasks.add(timer("there"), at: moment(10))
@@ -74,18 +74,18 @@ import Testing
         tasks.cancel(number)
     }
 
-    @Test func `a timer that is cancelled when it is due, and has not had its turn, does not run`() {
+    @Test func `a due timer can be cancelled before it runs`() {
         var tasks = LoopTasks()
         tasks.add(work("first"))
         let number = tasks.add(timer("gone"), at: moment(10))
-        var due = tasks.takeDue(at: moment(10))
+        var due = tasks.removeDue(at: moment(10))
         due.removeFirst()
         tasks.cancel(number)
-        tasks.giveBack(due)
+        tasks.prepend(due)
         #expect(runDue(of: &tasks, at: 10) == [])
     }
 
-    @Test func `I8: timers that were cancelled are not kept until their time has come`() {
+    @Test func `I8: cancelled timers are removed before their deadline`() {
         var tasks = LoopTasks()
         _ = tasks.add(timer("kept"), at: moment(5_000_000))
         for index in 0..<10_000 {
@@ -96,12 +96,12 @@ import Testing
         #expect(runDue(of: &tasks, at: 5_000_000) == ["kept"])
     }
 
-    @Test func `at the end all timers are taken, due or not`() {
+    @Test func `removeTimers returns all timers, due or not`() {
         var tasks = LoopTasks()
         _ = tasks.add(timer("one"), at: moment(10))
         let number = tasks.add(timer("two"), at: moment(20))
         tasks.cancel(number)
-        for timer in tasks.takeTimers() { timer(false) }
+        for timer in tasks.removeTimers() { timer(false) }
         #expect(done.withLockedValue { $0 } == ["drop one"])
         #expect(tasks.pause(from: moment(0)) == nil)
     }

@@ -18,7 +18,7 @@ import Testing
         try await loop.shutdownGracefully()
     }
 
-    @Test func `work is done on the loop's thread, in its order, from wherever it comes`() async throws {
+    @Test func `tasks run on the loop's thread in order`() async throws {
         try await withLoop { loop in
             #expect(!loop.inEventLoop)
             let done = NIOLockedValueBox<[Int]>([])
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func `a loop that sleeps is woken by work from many threads, none of it lost`() async throws {
+    @Test func `tasks of many threads wake the loop, and none is lost`() async throws {
         try await withLoop { loop in
             let count = NIOLockedValueBox(0)
             await withTaskGroup(of: Void.self) { group in
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func `timers go off in the order of their times, by swift-nio's own promises`() async throws {
+    @Test func `timers run in the order of their deadlines`() async throws {
         try await withLoop { loop in
             let done = NIOLockedValueBox<[Int]>([])
             let now = NIODeadline.now()
@@ -65,15 +65,15 @@ import Testing
         }
     }
 
-    @Test func `a timer that is cancelled says so, and does not run`() async throws {
+    @Test func `a cancelled timer fails its promise and does not run`() async throws {
         try await withLoop { loop in
-            let timer = loop.scheduleTask(in: .hours(1)) { Issue.record("it ran") }
+            let timer = loop.scheduleTask(in: .hours(1)) { Issue.record("the task ran") }
             timer.cancel()
             await #expect(throws: EventLoopError.cancelled) { try await timer.futureResult.get() }
         }
     }
 
-    @Test func `an error of work is the error of its promise`() async throws {
+    @Test func `an error of a task fails its promise`() async throws {
         struct Wrong: Error {}
         try await withLoop { loop in
             await #expect(throws: Wrong.self) {
@@ -82,32 +82,32 @@ import Testing
         }
     }
 
-    @Test func `I8: work that begets work without end lets the sockets have their turn`() async throws {
-        let witness = Witness()
-        try await Pair.with(witness) { pair in
+    @Test func `I8: endless tasks do not starve the sockets`() async throws {
+        let handler = RecordingHandler()
+        try await Pair.with(handler) { pair in
             let isOver = NIOLockedValueBox(false)
-            // Each does its part and puts another in its place: there is always something to do.
-            @Sendable func goOn() {
+            // Each task queues another one, so tasks are always due.
+            @Sendable func runAgain() {
                 guard !isOver.withLockedValue({ $0 }) else { return }
-                pair.loop.execute(goOn)
+                pair.loop.execute(runAgain)
             }
-            for _ in 0..<100 { pair.loop.execute(goOn) }
+            for _ in 0..<100 { pair.loop.execute(runAgain) }
             pair.send("here")
-            try await eventually { witness.now.bytes == "here" }
+            try await eventually { handler.now.bytes == "here" }
             isOver.withLockedValue { $0 = true }
         }
     }
 
-    @Test func `I8: a round that takes long is broken off for the sockets, and goes on where it ended`() async throws {
+    @Test func `I8: a long round is interrupted for the sockets and continues after them`() async throws {
         let seen = NIOLockedValueBox<Int?>(nil)
         let done = NIOLockedValueBox<[Int]>([])
-        let witness = Witness { _ in seen.withLockedValue { $0 = done.withLockedValue { $0.count } } }
-        try await Pair.with(witness) { pair in
+        let handler = RecordingHandler { _ in seen.withLockedValue { $0 = done.withLockedValue { $0.count } } }
+        try await Pair.with(handler) { pair in
             _ = try await pair.onLoop { _ in
                 for number in 0..<10 {
                     pair.loop.execute {
-                        // Until a round's time is over.
-                        let end = NIODeadline.now() + SocketLoop.longestRound
+                        // Runs until the round's time is over.
+                        let end = NIODeadline.now() + SocketLoop.maximumTaskTime
                         while .now() < end {}
                         done.withLockedValue { $0.append(number) }
                         if number == 0 { pair.send("x") }
@@ -119,57 +119,57 @@ import Testing
         }
     }
 
-    @Test func `a loop that ends does what it has begun, drops its timers, and closes its streams`() async throws {
+    @Test func `shutdown runs queued tasks, fails timers, and closes streams`() async throws {
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let near = ends[0]
         let loop = try SocketLoop()
-        let witness = Witness()
-        try await loop.submit { try loop.adopt(near).handler = witness }.get()
+        let handler = RecordingHandler()
+        try await loop.submit { try loop.adopt(near).handler = handler }.get()
         let dropped = NIOLockedValueBox<(any Error)?>(nil)
-        loop.scheduleTask(in: .hours(1)) { Issue.record("it ran") }.futureResult
+        loop.scheduleTask(in: .hours(1)) { Issue.record("the task ran") }.futureResult
             .whenFailure { error in dropped.withLockedValue { $0 = error } }
         let isDone = NIOLockedValueBox(false)
         loop.execute { loop.execute { isDone.withLockedValue { $0 = true } } }
         try await loop.shutdownGracefully()
         #expect(isDone.withLockedValue { $0 })
-        #expect(witness.now.closes == 1)
+        #expect(handler.now.closes == 1)
         #expect(dropped.withLockedValue { $0 } as? EventLoopError == .shutdown)
         var byte: UInt8 = 0
         #expect(recv(ends[1], &byte, 1, 0) == 0)
         close(ends[1])
-        // Whatever comes now has come too late.
-        loop.execute { Issue.record("it ran") }
-        // A promise that is neither kept nor broken ends the process here.
-        loop.scheduleTask(in: .zero) { Issue.record("it ran") }
+        // Tasks after the end are dropped.
+        loop.execute { Issue.record("the task ran") }
+        // A promise that is not completed would trap here.
+        loop.scheduleTask(in: .zero) { Issue.record("the task ran") }
         try await loop.shutdownGracefully()
     }
 
-    @Test func `a socket that is taken on by the last work of a loop is closed with it`() async throws {
+    @Test func `a socket adopted by the loop's last task is closed`() async throws {
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let near = ends[0]
         let loop = try SocketLoop()
-        let witness = Witness()
-        let mayGoOn = DispatchSemaphore(value: 0)
+        let handler = RecordingHandler()
+        let mayContinue = DispatchSemaphore(value: 0)
         loop.execute {
-            mayGoOn.wait()
-            // The end has been asked for: it is there when this round is over.
+            mayContinue.wait()
+            // The loop ends after this round.
             loop.execute {
-                do { try loop.adopt(near).handler = witness } catch { Issue.record(error) }
+                do { try loop.adopt(near).handler = handler } catch { Issue.record(error) }
             }
         }
         let end = Task { try await loop.shutdownGracefully() }
         try await eventually { loop.isEnding }
-        mayGoOn.signal()
+        mayContinue.signal()
         try await end.value
-        #expect(witness.now.closes == 1)
+        #expect(handler.now.closes == 1)
         var byte: UInt8 = 0
         #expect(recv(ends[1], &byte, 1, 0) == 0)
         close(ends[1])
     }
 
-    @Test func `a loop that nobody needs any more gives its descriptors back`() async throws {
+    @Test func `a released loop closes its descriptors`() async throws {
         func descriptors() throws -> Int {
             var count = 0
             let directory = try #require(opendir("/proc/self/fd"))
@@ -177,16 +177,16 @@ import Testing
             closedir(directory)
             return count
         }
-        // Other tests open and close some at the same time: far fewer than this.
+        // Tests that run at the same time use far fewer descriptors than this.
         let before = try descriptors()
         for _ in 0..<1_000 { try await SocketLoop().shutdownGracefully() }
         try await eventually { try descriptors() < before + 500 }
     }
 
-    @Test func `sockets are spread over the loops in turn`() async throws {
+    @Test func `sockets are assigned to loops in rotation`() async throws {
         let group = try SocketLoopGroup(threads: 3)
         let turns = (0..<6).map { _ in
-            // Timers in between change nothing.
+            // Timers do not affect the rotation.
             _ = group.next()
             return ObjectIdentifier(group.nextForSocket())
         }

@@ -6,13 +6,13 @@ import Testing
 @testable import SocketLoops
 
 @Suite(.timeLimit(.minutes(5))) struct StreamTests {
-    /// More than the kernel takes for a peer that does not read.
+    /// More than the kernel buffers for a peer that does not read.
     private static let plenty = 4 << 20
 
-    @Test func `what the peer sends is told, what is written reaches it`() async throws {
+    @Test func `input reaches the handler, and output the peer`() async throws {
         try await Pair.with { pair in
             pair.send("hello")
-            try await eventually { pair.witness.now.bytes == "hello" }
+            try await eventually { pair.handler.now.bytes == "hello" }
             _ = try await pair.onLoop { stream in
                 stream.write(ByteBuffer(string: "good"))
                 stream.write(ByteBuffer())
@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(arguments: [1, 63, 64, 65, 1_000])
-    func `many replies leave in one go, in their order`(_ count: Int) async throws {
+    func `many replies are sent in order`(_ count: Int) async throws {
         try await Pair.with { pair in
             _ = try await pair.onLoop { stream in
                 for number in 0..<count { stream.write(ByteBuffer(string: "\(number),")) }
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test(arguments: [1, 7])
-    func `F17: what the kernel does not take waits, is counted, and goes by itself as the peer reads`(
+    func `F17: output that the kernel does not accept is counted, and sent as the peer reads`(
         _ pieces: Int
     ) async throws {
         try await Pair.with { pair in
@@ -53,46 +53,46 @@ import Testing
             #expect(unsent > 0 && unsent < Self.plenty)
             let received = await Task.detached { pair.receive(Self.plenty) }.value
             #expect(received == bytes)
-            try await eventually { pair.witness.now.moves > 0 }
+            try await eventually { pair.handler.now.moves > 0 }
             #expect(try await pair.onLoop { [$0.unsent, $0.sent] } == [0, Self.plenty])
         }
     }
 
-    @Test func `F66: what may not be sent yet waits for a later round, however fast the peer reads`() async throws {
+    @Test func `F66: output that the handler postpones waits for a later round`() async throws {
         try await Pair.with { pair in
-            pair.witness.maySend = false
+            pair.handler.maySend = false
             let sent = try await pair.onLoop { stream in
                 stream.write(ByteBuffer(repeating: 7, count: Self.plenty))
                 stream.flush()
                 return stream.sent
             }
             _ = await Task.detached { pair.receive(sent) }.value
-            try await eventually { pair.witness.now.questions > 2 }
+            try await eventually { pair.handler.now.maySendCalls > 2 }
             #expect(try await pair.onLoop { $0.sent } == sent)
-            #expect(pair.witness.now.moves == 0)
-            pair.witness.maySend = true
+            #expect(pair.handler.now.moves == 0)
+            pair.handler.maySend = true
             let rest = await Task.detached { pair.receive(Self.plenty - sent) }.value
             #expect(rest.count == Self.plenty - sent)
         }
     }
 
-    @Test func `what comes while reading pauses is read when it goes on`() async throws {
+    @Test func `input that arrives while reading is paused is read later`() async throws {
         try await Pair.with { pair in
             _ = try await pair.onLoop { $0.isReading = false }
             pair.send("later")
             try await pair.pass()
-            #expect(pair.witness.now.bytes == "")
+            #expect(pair.handler.now.bytes == "")
             _ = try await pair.onLoop { $0.isReading = true }
-            try await eventually { pair.witness.now.bytes == "later" }
+            try await eventually { pair.handler.now.bytes == "later" }
         }
     }
 
-    @Test func `a peer that has said all still gets its replies`() async throws {
+    @Test func `a peer that has closed its output gets its replies`() async throws {
         try await Pair.with { pair in
             pair.send("last")
             shutdown(pair.peer, CInt(SHUT_WR))
-            try await eventually { pair.witness.now.hasInputEnded }
-            #expect(pair.witness.now.bytes == "last" && pair.witness.now.closes == 0)
+            try await eventually { pair.handler.now.hasInputEnded }
+            #expect(pair.handler.now.bytes == "last" && pair.handler.now.closes == 0)
             _ = try await pair.onLoop { stream in
                 stream.write(ByteBuffer(string: "reply"))
                 stream.flush()
@@ -102,78 +102,79 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `F19: a peer that is gone for good is noticed, whether it is read or not`(_ isReading: Bool) async throws {
+    func `F19: a close by the peer closes the stream, even while reading is paused`(_ isReading: Bool) async throws {
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (near, far) = (ends[0], ends[1])
         let loop = try SocketLoop()
-        let witness = Witness()
+        let handler = RecordingHandler()
         try await loop.submit {
             let stream = try loop.adopt(near)
-            stream.handler = witness
+            stream.handler = handler
             stream.isReading = isReading
         }.get()
         #expect(send(far, "bye", 3, 0) == 3)
         close(far)
-        try await eventually { witness.now.closes == 1 }
-        #expect(witness.now.bytes == (isReading ? "bye" : ""))
-        #expect(witness.now.hasInputEnded == isReading)
+        try await eventually { handler.now.closes == 1 }
+        #expect(handler.now.bytes == (isReading ? "bye" : ""))
+        #expect(handler.now.hasInputEnded == isReading)
         try await loop.shutdownGracefully()
-        #expect(witness.now.closes == 1)
+        #expect(handler.now.closes == 1)
     }
 
-    @Test func `I2: what a peer asked for that is gone finds it closed, and all that it sent is told`() async throws {
+    @Test func `I2: after the peer has closed, tasks find the stream closed, and all input is delivered`() async throws
+    {
         let loop = try SocketLoop()
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (near, far) = (ends[0], ends[1])
         let closes = NIOLockedValueBox<[Int]>([])
-        let watched = NIOLockedValueBox<Witness?>(nil)
-        let witness = Witness { _ in
-            // As a command is begun that was read: behind what the loop is at.
+        let watched = NIOLockedValueBox<RecordingHandler?>(nil)
+        let handler = RecordingHandler { _ in
+            // As a command does: in a task after the current one.
             loop.execute {
                 closes.withLockedValue { closes in closes.append(watched.withLockedValue { $0?.now.closes ?? -1 }) }
             }
         }
-        watched.withLockedValue { $0 = witness }
+        watched.withLockedValue { $0 = handler }
         let bytes = String(repeating: "x", count: 100_000)
         try #require(send(far, bytes, bytes.utf8.count, 0) == bytes.utf8.count)
         close(far)
-        try await loop.submit { try loop.adopt(near).handler = witness }.get()
-        try await eventually { witness.now.closes == 1 }
+        try await loop.submit { try loop.adopt(near).handler = handler }.get()
+        try await eventually { handler.now.closes == 1 }
         try await loop.shutdownGracefully()
         watched.withLockedValue { $0 = nil }
-        #expect(witness.now.bytes == bytes && witness.now.hasInputEnded)
+        #expect(handler.now.bytes == bytes && handler.now.hasInputEnded)
         #expect(closes.withLockedValue { !$0.isEmpty && $0.allSatisfy { $0 == 1 } })
     }
 
-    @Test func `F19: a peer that leaves what it was sent unread is gone with an error, after what it said`()
+    @Test func `F19: a peer that closes with unread output causes an error after its input`()
         async throws
     {
         let loop = try SocketLoop()
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (near, far) = (ends[0], ends[1])
-        let witness = Witness()
+        let handler = RecordingHandler()
         try await loop.submit {
             let stream = try loop.adopt(near)
-            stream.handler = witness
+            stream.handler = handler
             stream.write(ByteBuffer(string: "unread"))
             stream.flush()
             _ = send(far, "last words", 10, 0)
             close(far)
         }.get()
-        try await eventually { witness.now.closes == 1 }
-        #expect(witness.now.bytes == "last words")
-        #expect(witness.now.error == ECONNRESET)
+        try await eventually { handler.now.closes == 1 }
+        #expect(handler.now.bytes == "last words")
+        #expect(handler.now.error == ECONNRESET)
         try await loop.shutdownGracefully()
     }
 
-    @Test func `what cannot be watched is closed, and said so`() async throws {
+    @Test func `an unwatchable descriptor is an error and closed`() async throws {
         let loop = try SocketLoop()
-        // No file of its kind can be: epoll_ctl(2), EPERM.
+        // epoll does not support regular files (EPERM).
         let file = open("/dev/null", O_RDWR | O_CLOEXEC)
-        // Its number is above any that the loop has seen.
+        // The descriptor's number is above any that the loop has watched.
         let high = fcntl(file, F_DUPFD_CLOEXEC, 500)
         close(file)
         try #require(high >= 500)
@@ -181,33 +182,33 @@ import Testing
         try await loop.shutdownGracefully()
     }
 
-    @Test func `F19: writing to a peer that is gone closes the stream and raises no signal`() async throws {
+    @Test func `F19: a write to a closed peer closes the stream without a signal`() async throws {
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (near, far) = (ends[0], ends[1])
         let loop = try SocketLoop()
-        let witness = Witness()
+        let handler = RecordingHandler()
         try await loop.submit {
             let stream = try loop.adopt(near)
-            stream.handler = witness
+            stream.handler = handler
             close(far)
             for _ in 0..<2 { stream.write(ByteBuffer(string: "anybody there?")) }
             stream.flush()
             stream.write(ByteBuffer(string: "no"))
             stream.flush()
         }.get()
-        #expect(witness.now.closes == 1)
-        #expect(witness.now.error == EPIPE)
+        #expect(handler.now.closes == 1)
+        #expect(handler.now.error == EPIPE)
         try await loop.shutdownGracefully()
     }
 
-    @Test func `closing in the middle of being told is the last that is heard of it`() async throws {
+    @Test func `no call follows a close from within a call`() async throws {
         let closing = NIOLockedValueBox<NIOLoopBound<SocketLoops.Stream>?>(nil)
-        let witness = Witness { _ in closing.withLockedValue { $0 }?.value.close() }
-        try await Pair.with(witness) { pair in
+        let handler = RecordingHandler { _ in closing.withLockedValue { $0 }?.value.close() }
+        try await Pair.with(handler) { pair in
             closing.withLockedValue { $0 = pair.stream }
             pair.send("x")
-            try await eventually { witness.now.closes == 1 }
+            try await eventually { handler.now.closes == 1 }
             #expect(pair.receive(1) == [])
             _ = try await pair.onLoop { stream in
                 stream.write(ByteBuffer(string: "too late"))
@@ -215,7 +216,7 @@ import Testing
                 stream.isReading = false
                 stream.close()
             }
-            #expect(witness.now.closes == 1 && !witness.now.hasInputEnded)
+            #expect(handler.now.closes == 1 && !handler.now.hasInputEnded)
         }
     }
 }

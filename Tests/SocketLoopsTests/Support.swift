@@ -6,27 +6,27 @@ import Testing
 
 @testable import SocketLoops
 
-/// Writes down what becomes of a stream.
-final class Witness: StreamHandler, Sendable {
-    struct Seen: Sendable {
+/// A stream handler that records its calls.
+final class RecordingHandler: StreamHandler, Sendable {
+    struct Record: Sendable {
         var bytes = ""
         var hasInputEnded = false
         var moves = 0
-        /// Times that it was asked whether more may be sent, and what it says.
-        var questions = 0
+        /// Calls of ``maySend``, and its value.
+        var maySendCalls = 0
         var maySend = true
         var closes = 0
         var error: CInt?
     }
 
-    private let seen = NIOLockedValueBox(Seen())
+    private let seen = NIOLockedValueBox(Record())
     private let onBytes: @Sendable (String) -> Void
 
     init(onBytes: @escaping @Sendable (String) -> Void = { _ in }) {
         self.onBytes = onBytes
     }
 
-    var now: Seen { seen.withLockedValue { $0 } }
+    var now: Record { seen.withLockedValue { $0 } }
 
     func received(_ bytes: ByteBuffer) {
         let text = String(buffer: bytes)
@@ -38,7 +38,7 @@ final class Witness: StreamHandler, Sendable {
     var maySend: Bool {
         get {
             seen.withLockedValue { seen in
-                seen.questions += 1
+                seen.maySendCalls += 1
                 return seen.maySend
             }
         }
@@ -56,16 +56,16 @@ final class Witness: StreamHandler, Sendable {
     }
 }
 
-/// A loop with one stream, and the other end of it in the test's hands.
+/// A loop with one stream, and the stream's peer.
 struct Pair {
     let loop: SocketLoop
     let stream: NIOLoopBound<SocketLoops.Stream>
-    let witness: Witness
-    /// Blocks.
+    let handler: RecordingHandler
+    /// A blocking socket.
     let peer: CInt
 
     static func with(
-        _ witness: Witness = Witness(), _ body: (Pair) async throws -> Void
+        _ handler: RecordingHandler = RecordingHandler(), _ body: (Pair) async throws -> Void
     ) async throws {
         let loop = try SocketLoop()
         var ends: [CInt] = [-1, -1]
@@ -74,11 +74,11 @@ struct Pair {
         try #require(fcntl(near, F_SETFL, O_NONBLOCK) == 0)
         let stream = try await loop.submit {
             let stream = try loop.adopt(near)
-            stream.handler = witness
+            stream.handler = handler
             return NIOLoopBound(stream, eventLoop: loop)
         }.get()
         do {
-            try await body(Pair(loop: loop, stream: stream, witness: witness, peer: far))
+            try await body(Pair(loop: loop, stream: stream, handler: handler, peer: far))
         } catch {
             close(far)
             try await loop.shutdownGracefully()
@@ -86,16 +86,16 @@ struct Pair {
         }
         close(far)
         try await loop.shutdownGracefully()
-        #expect(witness.now.closes == 1)
+        #expect(handler.now.closes == 1)
     }
 
-    /// Runs something on the loop.
+    /// Runs `body` on the loop.
     func onLoop<Value: Sendable>(_ body: @escaping @Sendable (SocketLoops.Stream) -> Value) async throws -> Value {
         let stream = stream
         return try await loop.submit { body(stream.value) }.get()
     }
 
-    /// The loop has looked at its sockets since. Twice, because a round looks at them before it does what it was told.
+    /// Waits until the loop has polled its sockets. Twice, since a round polls before it runs tasks.
     func pass() async throws {
         for _ in 0..<2 { try await loop.submit {}.get() }
     }
@@ -105,7 +105,7 @@ struct Pair {
         #expect(Glibc.send(peer, text, count, CInt(MSG_NOSIGNAL)) == count)
     }
 
-    /// Exactly so many bytes, waiting for them.
+    /// Reads `count` bytes. Blocks.
     func receive(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         var filled = 0
@@ -120,11 +120,11 @@ struct Pair {
     }
 }
 
-/// Waits until something holds that happens elsewhere; fails when a minute was not enough.
+/// Polls until the condition holds. Fails after a minute.
 func eventually(_ condition: () async throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
     for _ in 0..<60_000 {
         if try await condition() { return }
         try await Task.sleep(for: .milliseconds(1))
     }
-    Issue.record("it did not come about", sourceLocation: sourceLocation)
+    Issue.record("the condition did not hold within a minute", sourceLocation: sourceLocation)
 }

@@ -1,3 +1,4 @@
+import ImageOptions
 import NIOCore
 import Testing
 
@@ -21,9 +22,7 @@ import Testing
             "GET alice bob FORMAT WebP size 64 FIT contain",
             .get(
                 with(get) {
-                    $0.sizing.size = 64
-                    $0.sizing.fit = .contain
-                    $0.sizing.format = .webp
+                    $0.size = ImageSize(64, fit: .contain, format: .webp)
                 })
         ),
         (
@@ -33,7 +32,7 @@ import Testing
         ("GET alice bob WAIT 0", .get(with(get) { $0.wait = 0 })),
         ("GET alice bob WAIT 600000", .get(with(get) { $0.wait = 600_000 })),
         ("GET alice bob CACHED", .get(with(get) { $0.download = .never })),
-        ("GET alice bob nowait", .get(with(get) { $0.download = .behind })),
+        ("GET alice bob nowait", .get(with(get) { $0.download = .inBackground })),
         ("GET alice bob META", .get(with(get) { $0.meta = true })),
         ("GET alice bob IFNOT \(digest)", .get(with(get) { $0.ifNot = bytes(digest) })),
         (
@@ -178,22 +177,22 @@ import Testing
     ]
 
     @Test(arguments: commands)
-    func `Requests become commands`(line: String, command: Command) throws {
+    func `Requests are parsed`(line: String, command: Command) throws {
         #expect(try parse(line) == command)
     }
 
     @Test(arguments: CommandName.allCases)
-    func `Every command that is described is known, in any case`(name: CommandName) {
+    func `Every described command is parsed, in any case`(name: CommandName) {
         for name in [name.name, name.name.uppercased()] {
             #expect(refusal(name)?.message.hasPrefix("unknown command") != true)
         }
     }
 
-    @Test func `An empty name of a connection takes the name away`() throws {
+    @Test func `An empty connection name removes the name`() throws {
         #expect(try parse(["CLIENT", "SETNAME", ""]) == .client(.setName(ByteBuffer())))
     }
 
-    @Test func `An empty image is left to be judged as an image`() throws {
+    @Test func `An empty image is accepted by the parser`() throws {
         guard case .put(let put) = try parse(["PUT", "alice", "bob", ""]) else {
             Issue.record("not a PUT")
             return

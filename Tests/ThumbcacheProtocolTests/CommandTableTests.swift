@@ -9,7 +9,7 @@ import Testing
     private func reply(_ query: CommandQuery, _ version: RESPVersion) throws -> Value {
         var buffer = table.reply(to: query, version: version)
         let value = try #require(try buffer.readReply())
-        #expect(buffer.readableBytes == 0, "a reply is one value")
+        #expect(buffer.readableBytes == 0, "bytes remain after the reply")
         return value
     }
 
@@ -28,13 +28,13 @@ import Testing
     }
 
     @Test(arguments: RESPVersion.allCases)
-    func `COMMAND INFO has a null where there is no such command`(version: RESPVersion) throws {
+    func `COMMAND INFO returns null for an unknown command`(version: RESPVersion) throws {
         let reply = try reply(.info(["GET", "nothing", "client|ID", "client|nothing", "", "|"]), version)
         #expect(names(reply) == ["get", nil, "client|id", nil, nil, nil])
         #expect(reply.elements?.map(\.isNull) == [false, true, false, true, true, true])
     }
 
-    @Test func `COMMAND INFO is what Redis would say`() throws {
+    @Test func `COMMAND INFO has the format of Redis`() throws {
         var buffer = table.reply(to: .info(["get"]), version: .two)
         #expect(
             String(buffer: buffer)
@@ -62,19 +62,19 @@ import Testing
     }
 
     @Test(arguments: RESPVersion.allCases)
-    func `COMMAND DOCS leaves out what there is not`(version: RESPVersion) throws {
+    func `COMMAND DOCS omits unknown commands`(version: RESPVersion) throws {
         #expect(try reply(.docs(["Get", "nothing"]), version).entries?.map(\.key.text) == ["get"])
         #expect(try reply(.docs(["nothing"]), version).entries?.count == 0)
     }
 
     @Test(arguments: RESPVersion.allCases)
-    func `F66: COMMAND DOCS says a thing once, however often it is asked`(version: RESPVersion) throws {
+    func `F66: COMMAND DOCS returns repeated names once`(version: RESPVersion) throws {
         let names = (0..<1_000).map { $0.isMultiple(of: 2) ? "client" : "CLIENT|ID" }
         #expect(try reply(.docs(names), version).entries?.map(\.key.text) == ["client", "client|id"])
     }
 
     @Test(arguments: CommandName.allCases)
-    func `The arity that COMMAND tells is the one that is enforced`(name: CommandName) {
+    func `The arity of COMMAND is enforced`(name: CommandName) {
         let arity = name.specification.arity
         let wrong = "wrong number of arguments for '\(name.name)'"
         func isWrong(_ count: Int) -> Bool {
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(arguments: CommandName.allCases)
-    func `Every option that is described is taken, and no other`(name: CommandName) {
+    func `Exactly the described options are accepted`(name: CommandName) {
         let described = Set(name.specification.options)
         let least: [CommandName: [String]] = [
             .get: ["u", "p"], .mget: ["u", "1", "p"], .put: ["u", "p", "i"], .purge: ["u"], .stat: ["u", "p"],
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func `Keys of replies are those of the protocol`() {
+    @Test func `Keys of replies match the protocol`() {
         #expect(ReceiptKey.allCases.map(\.rawValue) == ["users", "images", "bytes", "cancelled", "sessions", "epoch"])
         #expect(
             MetaKey.allCases.map(\.rawValue) == [

@@ -1,10 +1,11 @@
+import ImageOptions
 import NIOCore
 import Testing
 
 @testable import ThumbcacheProtocol
 
 @Suite struct IdentifierTests {
-    /// Bytes that something careless would read a meaning into.
+    /// Bytes that careless code could interpret.
     static let opaque: [[UInt8]] = [
         Array("/".utf8), Array("../../etc/passwd".utf8), Array("..".utf8), [0], Array("a\0b".utf8), [10], [13, 10],
         [0xFF, 0xFE], [0xC3], [0xED, 0xA0, 0x80], Array("$3\r\nGET\r\n".utf8), Array(" ".utf8),
@@ -20,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: opaqueProfiles)
-    func `F23, F63: any 1 to 512 bytes are a profile, in every command`(id: [UInt8]) throws {
+    func `F23, F63: any 1 to 512 bytes are a valid profile`(id: [UInt8]) throws {
         let profile = ByteBuffer(bytes: id)
         let alice = bytes("alice")
         #expect(
@@ -50,7 +51,7 @@ import Testing
     }
 
     @Test(arguments: opaque)
-    func `F23, F63: any 1 to 512 bytes but a star are a user, and any at all a session`(id: [UInt8]) throws {
+    func `F23, F63: any 1 to 512 bytes are a valid session, and except for a star a valid user`(id: [UInt8]) throws {
         let id = ByteBuffer(bytes: id)
         #expect(
             try request([bytes("LOGIN"), id, bytes("SESSION"), id, bytes("HOLD")])
@@ -67,7 +68,7 @@ import Testing
         #expect(try request([bytes("GET"), id, id]) == .get(GetCommand(user: id, profile: id)))
     }
 
-    @Test func `F23: random bytes are ids`() throws {
+    @Test func `F23: random bytes are valid ids`() throws {
         var random = SystemRandomNumberGenerator()
         for _ in 0..<200 {
             let id = ByteBuffer(
@@ -93,29 +94,29 @@ import Testing
     ]
 
     @Test(arguments: positions.indices)
-    func `F23: an id of no bytes or of 513 is refused wherever an id stands, and 512 are taken`(position: Int) {
+    func `F23: an id of 0 or 513 bytes is rejected in every position, and 512 bytes are accepted`(position: Int) {
         let (what, request) = Self.positions[position]
         #expect(refusal(request("")) == CommandError(.err, "\(what) is empty: expected 1 to 512 bytes"))
         #expect(
             refusal(request(String(repeating: "x", count: 513)))
                 == CommandError(.err, "\(what) has 513 bytes: expected 1 to 512"))
         #expect(refusal(request(String(repeating: "x", count: 512))) == nil)
-        // Bytes are counted, not characters.
+        // The limit counts bytes, not characters.
         #expect(refusal(request(String(repeating: "\u{e9}", count: 257))) != nil)
     }
 
     @Test(arguments: ["GET * bob", "MGET * 1 bob", "PUT * bob x", "STAT *", "LOGIN *"])
-    func `A star is no user where one user is meant`(line: String) {
+    func `A star is rejected as a single user`(line: String) {
         #expect(
             refusal(line)
                 == CommandError(
                     .err, "user '*' is reserved: it means every user, and only LOGOUT, PURGE and SUBSCRIBE take it"))
     }
 
-    @Test func `The limit on ids is the one configured`() {
-        #expect(refusal(["GET", "alice", "bob"], limits: CommandLimits(id: 5)) == nil)
+    @Test func `The configured limit on ids applies`() {
+        #expect(refusal(["GET", "alice", "bob"], limits: RequestLimits(id: 5)) == nil)
         #expect(
-            refusal(["GET", "alice", "bobbob"], limits: CommandLimits(id: 5))
+            refusal(["GET", "alice", "bobbob"], limits: RequestLimits(id: 5))
                 == CommandError(.err, "profile has 6 bytes: expected 1 to 5"))
     }
 }

@@ -4,7 +4,7 @@ import Testing
 @testable import ThumbcacheProtocol
 
 extension Request {
-    /// A request of these arguments, with no lines between them.
+    /// Makes a request of these arguments.
     init(_ arguments: [ByteBuffer]) {
         var frame = ByteBuffer()
         var list = ArgumentList()
@@ -16,18 +16,18 @@ extension Request {
     }
 }
 
-/// The command that a request of these arguments is.
-func parse(_ arguments: [String], limits: CommandLimits = CommandLimits()) throws(CommandError) -> Command {
+/// Parses a request of these arguments.
+func parse(_ arguments: [String], limits: RequestLimits = RequestLimits()) throws(CommandError) -> Command {
     try Command(Request(arguments.map { ByteBuffer(string: $0) }), limits: limits)
 }
 
-/// The command of a line whose words are the arguments.
+/// Parses a line whose words are the arguments.
 func parse(_ line: String) throws(CommandError) -> Command {
     try parse(line.split(separator: " ").map(String.init))
 }
 
-/// Why a request of these arguments is no command; nil when it is one.
-func refusal(_ arguments: [String], limits: CommandLimits = CommandLimits()) -> CommandError? {
+/// Returns the error for a request of these arguments; nil if it is valid.
+func refusal(_ arguments: [String], limits: RequestLimits = RequestLimits()) -> CommandError? {
     do throws(CommandError) {
         _ = try parse(arguments, limits: limits)
         return nil
@@ -44,7 +44,7 @@ func bytes(_ text: String) -> ByteBuffer {
     ByteBuffer(string: text)
 }
 
-/// A command with some of its properties set.
+/// Returns a copy of a command with modified properties.
 func with<Value>(_ value: Value, _ change: (inout Value) -> Void) -> Value {
     var value = value
     change(&value)

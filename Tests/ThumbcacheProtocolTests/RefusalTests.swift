@@ -15,9 +15,9 @@ import Testing
         ("FOO bar", "unknown command 'FOO', see COMMAND"),
         (
             "auth secret",
-            "AUTH is not needed: the kernel tells the daemon which uid you are; connect without a password"
+            "AUTH is not supported: the kernel reports the caller's uid; connect without a password"
         ),
-        ("SET alice picture", "SET is no command here: PUT user profile image stores an image"),
+        ("SET alice image", "SET is not supported: use PUT user profile image to store an image"),
         ("G\u{1b}T", "unknown command 'G\\x1bT', see COMMAND"),
         (
             "AVERYLONGCOMMANDNAMETHATGOESONANDON",
@@ -72,7 +72,7 @@ import Testing
             "FIT of 'get' needs SIZE: expected SIZE, FIT, FORMAT, URL, WAIT, CACHED, NOWAIT, IFNOT or META"
         ),
         ("STAT alice bob FORMAT png", "FORMAT of 'stat' needs SIZE: expected SIZE, FIT or FORMAT"),
-        ("GET alice bob SIZE 5 FIT", "option FIT of 'get' lacks its value"),
+        ("GET alice bob SIZE 5 FIT", "option FIT of 'get' has no value"),
         ("GET alice bob SIZE 5 FIT fill", "bad FIT 'fill': expected one of cover, contain"),
         ("MGET alice 1 bob SIZE 5 FORMAT gif", "bad FORMAT 'gif': expected one of source, png, jpeg, webp"),
         ("STAT alice SIZE 64", "bad option (argument 3) for 'stat': expected SIZE, FIT or FORMAT"),
@@ -85,10 +85,10 @@ import Testing
         ("GET alice bob SIZE 64 size 64", "option SIZE of 'get' is given twice"),
         ("GET alice bob CACHED CACHED", "option CACHED of 'get' is given twice"),
         ("LOGIN alice TOKEN a HOLD token b", "option TOKEN of 'login' is given twice"),
-        ("GET alice bob SIZE", "option SIZE of 'get' lacks its value"),
-        ("GET alice bob META IFNOT", "option IFNOT of 'get' lacks its value"),
-        ("LOGOUT * UID", "option UID of 'logout' lacks its value"),
-        ("HELLO 3 AUTH name", "option AUTH of 'hello' lacks its value"),
+        ("GET alice bob SIZE", "option SIZE of 'get' has no value"),
+        ("GET alice bob META IFNOT", "option IFNOT of 'get' has no value"),
+        ("LOGOUT * UID", "option UID of 'logout' has no value"),
+        ("HELLO 3 AUTH name", "option AUTH of 'hello' has no value"),
         // Values.
         ("GET alice bob SIZE 0", "bad SIZE '0': expected a whole number (pixels) from 1 to 4096"),
         ("GET alice bob SIZE 4097", "bad SIZE '4097': expected a whole number (pixels) from 1 to 4096"),
@@ -109,7 +109,7 @@ import Testing
             "LOGOUT alice UID 4294967295",
             "bad UID '4294967295': expected a whole number (a user of this machine; * for all of them) from 0 to 4294967294"
         ),
-        ("LOGOUT alice UID", "option UID of 'logout' lacks its value"),
+        ("LOGOUT alice UID", "option UID of 'logout' has no value"),
         (
             "LOGOUT alice UID **",
             "bad UID '**': expected a whole number (a user of this machine; * for all of them) from 0 to 4294967294"
@@ -162,8 +162,8 @@ import Testing
         ("PURGE alice 1", "the count of profiles is 1, more than the arguments that follow (0)"),
         ("PURGE alice 2 bob UID 5 x", "bad option (argument 5) for 'purge': expected UID"),
         // The connection.
-        ("SELECT 1", "no database '1': there is only 0"),
-        ("SELECT zero", "no database 'zero': there is only 0"),
+        ("SELECT 1", "no database '1': only 0 exists"),
+        ("SELECT zero", "no database 'zero': only 0 exists"),
         (
             "CLIENT NO-EVICT on",
             "unknown subcommand 'NO-EVICT' of 'client': expected ID, LIST, GETNAME, SETNAME, SETINFO or CAPA"
@@ -177,12 +177,12 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func `A bad request is told what is wrong and what would be right`(line: String, message: String) {
+    func `An error names what is invalid and what is valid`(line: String, message: String) {
         #expect(refusal(line) == CommandError(.err, message))
     }
 
     @Test(arguments: ["DOCS", "INFO"])
-    func `F66: COMMAND takes no more names than a turn of the loop has time for`(subcommand: String) {
+    func `F66: COMMAND limits the number of names`(subcommand: String) {
         let names = ["COMMAND", subcommand] + [String](repeating: "get", count: 256)
         #expect(refusal(names) == nil)
         let message = "'command \(subcommand)' names 257 commands: at most 256"
@@ -196,8 +196,8 @@ import Testing
                 == CommandError(.noProto, "no protocol version '\(version)': expected 2 or 3"))
     }
 
-    @Test func `An image over the limit is TOOLARGE, one at the limit is taken`() {
-        let limits = CommandLimits(image: 100)
+    @Test func `An image over the limit is TOOLARGE, one at the limit is accepted`() {
+        let limits = RequestLimits(image: 100)
         let longest = String(repeating: "x", count: 100)
         #expect(refusal(["PUT", "alice", "bob", longest], limits: limits) == nil)
         #expect(
@@ -205,7 +205,7 @@ import Testing
                 == CommandError(.tooLarge, "the image has 101 bytes: at most 100 are accepted"))
     }
 
-    @Test func `I11: a token is of RFC 6750's characters, within the limit, and an error does not show it`() {
+    @Test func `I11: a token has RFC 6750's characters and a limit, and no error contains it`() {
         let message =
             "bad TOKEN: expected 1 to 8192 characters of RFC 6750 (letters, digits, - . _ ~ + / and then =)"
         for token in [
@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    @Test func `I11: a refresh token is of RFC 6749's characters, within the limit, and an error does not show it`() {
+    @Test func `I11: a refresh token has RFC 6749's characters and a limit, and no error contains it`() {
         let message = "bad REFRESH: expected 1 to 8192 printable ASCII characters (RFC 6749)"
         for token in ["", "secret\r\n", "se\u{0}", "s\u{e9}", "s\u{7f}", String(repeating: "x", count: 8193)] {
             #expect(refusal(["LOGIN", "alice", "REFRESH", token]) == CommandError(.err, message))
@@ -228,7 +228,7 @@ import Testing
         }
     }
 
-    @Test func `No error shows an id or a token`() {
+    @Test func `No error contains an id or a token`() {
         let secret = "hunter2"
         let requests = [
             ["GET", "alice", "bob", secret], ["MGET", "alice", secret, "bob"], ["PURGE", "alice", secret],
@@ -246,7 +246,7 @@ import Testing
     }
 
     @Test(arguments: ["a b", "a\n", "\u{e9}", String(repeating: "x", count: 513)])
-    func `Names of connections hold no spaces and no control characters`(name: String) {
+    func `Connection names contain no spaces and no control characters`(name: String) {
         let rule = "expected at most 512 printable ASCII characters without spaces"
         #expect(refusal(["CLIENT", "SETNAME", name]) == CommandError(.err, "bad name: \(rule)"))
         #expect(refusal(["HELLO", "3", "SETNAME", name]) == CommandError(.err, "bad SETNAME: \(rule)"))
@@ -263,24 +263,24 @@ import Testing
     }
 
     @Test(arguments: [["INFO"], ["COMMAND", "INFO"], ["COMMAND", "DOCS", "get"], ["CLIENT", "SETINFO"]])
-    func `A name as long as an image is not made anything of`(start: [String]) {
+    func `An oversized name is rejected`(start: [String]) {
         let word = String(repeating: "x", count: 64)
         #expect(refusal(start + [word])?.message.contains("too long") != true)
         let message = "argument \(start.count) is too long: expected a name of at most 64 bytes"
         #expect(refusal(start + [word + "x", "value"]) == CommandError(.err, message))
     }
 
-    @Test func `A number of more than 32 digits is none`() {
+    @Test func `A number of more than 32 digits is invalid`() {
         let digits = String(repeating: "9", count: 33)
         let message = "bad SIZE '\(digits.dropLast())...': expected a whole number (pixels) from 1 to 4096"
         #expect(refusal(["GET", "alice", "bob", "SIZE", digits]) == CommandError(.err, message))
     }
 
-    @Test func `A request of no arguments at all is refused`() {
+    @Test func `An empty request is rejected`() {
         #expect(refusal([]) == CommandError(.err, "the request is empty: expected a command"))
     }
 
-    @Test func `Error codes are the words of the protocol`() {
+    @Test func `Error codes match the protocol`() {
         #expect(
             ErrorCode.allCases.map(\.rawValue) == [
                 "ERR", "NOPROTO", "NOLOGIN", "CANCELLED", "DENIED", "TIMEOUT", "ORIGIN", "UNAUTHORIZED", "BADIMAGE",

@@ -1,6 +1,6 @@
 import Thumbcache
 
-// The code of the article Showing-Pictures, to the letter: TutorialTests compares and runs it.
+// The code of the article Showing-Images. TutorialTests compares it with the article and runs it.
 
 func showContacts(
     of user: ThumbcacheID, _ people: [ThumbcacheID], socket: String,
@@ -17,7 +17,7 @@ func showContacts(
             do {
                 image = try await images.get(user, person, size: 64)
             } catch ThumbcacheError.server(.timeout, _), ThumbcacheError.server(.origin, _) {
-                // The origin is slow or down, and nothing is held: a placeholder will do.
+                // The origin failed and no image is cached: show a placeholder.
                 image = nil
             }
             await show(person, image)

@@ -1,12 +1,12 @@
 import Glibc
 import Thumbcache
 
-/// What the Swift client library comes to: requests that share one connection, and images in the program's own memory.
+/// Measures the Swift client library: requests that share one connection, and images in the client's memory.
 ///
-///     ClientBench pipelined SOCKET USER IMAGES REQUESTS TASKS     prints requests a second
-///     ClientBench cached    SOCKET USER IMAGES REQUESTS           prints nanoseconds for each
+///     ClientBench pipelined SOCKET USER IMAGES REQUESTS TASKS     prints requests per second
+///     ClientBench cached    SOCKET USER IMAGES REQUESTS           prints nanoseconds per request
 ///
-/// Images are asked for in turn; their profiles are their numbers, as twelve digits.
+/// Requests the images in turn. Their profiles are numbers of twelve digits.
 @main enum ClientBench {
     static func main() async throws {
         let words = CommandLine.arguments.dropFirst()
@@ -32,9 +32,9 @@ import Thumbcache
                     group.addTask {
                         for number in stride(from: task, to: requests, by: tasks) {
                             let name = names[number % names.count]
-                            // What is held is asked for on the connection that all share.
+                            // Requests with this policy share one connection.
                             guard try await client.get(user, name, policy: .inBackground) != nil else {
-                                throw NotHeld(name: name)
+                                throw MissingImage(name: name)
                             }
                         }
                     }
@@ -51,13 +51,13 @@ import Thumbcache
         let (user, names) = (ThumbcacheID(user), names(images))
         let cache = ThumbcacheImages(client, byteLimit: 1 << 30)
         let time = try await whileRunning(client) {
-            // It ends with this scope, as the client does below.
+            // Cancelled at the end of this scope.
             async let _: Void = cache.run()
             while cache.count < images { for name in names { _ = try await cache.get(user, name) } }
             let start = ContinuousClock.now
             for number in 0..<requests {
                 let name = names[number % names.count]
-                guard try await cache.get(user, name) != nil else { throw NotHeld(name: name) }
+                guard try await cache.get(user, name) != nil else { throw MissingImage(name: name) }
             }
             return start.duration(to: .now).seconds / Double(requests)
         }
@@ -79,7 +79,7 @@ import Thumbcache
     }
 }
 
-struct NotHeld: Error {
+struct MissingImage: Error {
     let name: ThumbcacheID
 }
 

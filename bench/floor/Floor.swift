@@ -2,10 +2,10 @@ import Glibc
 import NIOCore
 import NIOPosix
 
-/// The floor that thumbcached's hit path is held against: a bare swift-nio server on one event loop that answers every
-/// request from a ready buffer. It does not look at what it reads; it only counts frames of a length it was told, and
-/// answers with as many images as it was told in turn, so that it finds them in the processor's caches no sooner than
-/// others do.
+/// A minimal swift-nio server with one event loop, for comparison with the hit path of thumbcached.
+///
+/// It does not parse requests: it counts frames of a fixed length, and answers each with a prepared image. It uses the
+/// given number of images in turn, so that it has as many processor cache misses as other servers.
 ///
 ///     FloorServer SOCKET FRAME-LENGTH IMAGE-LENGTH IMAGES
 @main enum Floor {
@@ -27,7 +27,8 @@ import NIOPosix
         let server = try await ServerBootstrap(group: group)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(Answers(frameLength: frame, replies: replies))
+                    try channel.pipeline.syncOperations.addHandler(
+                        PreparedReplies(frameLength: frame, replies: replies))
                 }
             }
             .bind(unixDomainSocketPath: words[1])
@@ -36,14 +37,14 @@ import NIOPosix
     }
 }
 
-private final class Answers: ChannelInboundHandler {
+private final class PreparedReplies: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     private let frameLength: Int
     private let replies: [ByteBuffer]
     private var next = 0
-    /// Bytes of a frame whose rest is still to come.
+    /// Bytes of an incomplete frame.
     private var begun = 0
 
     init(frameLength: Int, replies: [ByteBuffer]) {

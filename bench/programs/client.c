@@ -62,7 +62,7 @@ int connect_as(uid_t uid, const char *path) {
     strcpy(address.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) err(1, "socket");
-    /* The kernel notes the effective uid of whoever connects: unix(7), SO_PEERCRED. */
+    /* The kernel records the effective uid at connect(2): unix(7), SO_PEERCRED. */
     if (seteuid(uid) != 0) err(1, "seteuid %u", uid);
     int result = connect(fd, (struct sockaddr *)&address, sizeof address), reason = errno;
     if (seteuid(0) != 0) err(1, "seteuid 0");

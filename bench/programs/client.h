@@ -1,4 +1,4 @@
-/* What the clients of P12 share: connections under another uid, and replies that are counted and not kept. */
+/* Shared code of the clients of P12: connections of another uid, and a parser that counts replies. */
 #ifndef CLIENT_H
 #define CLIENT_H
 
@@ -7,30 +7,29 @@
 
 enum { COUNTER_DIGITS = 12 };
 
-/* Where the reading of a connection's replies stands. */
+/* The state of parsing a connection's replies. */
 struct replies {
-    /* Bytes of a string that are still to come, and its line end. */
+    /* Missing bytes of a bulk string, including its line end. */
     size_t skip;
-    /* Values that are still to come until the reply at hand is whole; 0 between two replies. */
+    /* Missing values of the current reply; 0 between two replies. */
     long owed;
     char line[160];
     size_t length;
-    /* The first line of the reply that was completed last. */
+    /* The first line of the last complete reply. */
     char head[160];
     unsigned long done, errors;
 };
 
-/* Counts what has come. */
+/* Parses received bytes and counts replies. */
 void count_replies(struct replies *replies, const char *bytes, size_t count);
 
-/* A non-blocking connection that the kernel takes for one of that uid's; -1 with errno. Whoever calls it is root,
- * and stays it. */
+/* Returns a non-blocking connection that belongs to the uid, or -1 with errno. The caller must be root. */
 int connect_as(uid_t uid, const char *path);
 
-/* Writes a request that names `words`, `count` of them, and returns its length. */
+/* Writes a request of `count` words and returns its length. */
 size_t write_request(char *out, const char *const *words, size_t count);
 
-/* Seconds of a clock that is never set. */
+/* Returns the monotonic time in seconds. */
 double now(void);
 
 #endif

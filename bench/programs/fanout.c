@@ -1,9 +1,9 @@
-/* How long an event takes to reach everybody: many connections follow a user, who logs out.
+/* Measures how long an event takes to reach all subscribers of a user who logs out.
  *
  *     fanout SOCKET USER SUBSCRIBERS ROUNDS
  *
- * Prints the 50th and the 99th percentile, and the longest, of the milliseconds between the write of a LOGOUT and the
- * moment at which a subscriber has read its event, over all rounds. */
+ * Prints the median, the 99th percentile and the maximum of the milliseconds from the write of LOGOUT until a
+ * subscriber has read the event, over all rounds. */
 #define _GNU_SOURCE
 #include "client.h"
 #include <err.h>
@@ -18,29 +18,29 @@ static int *sockets;
 static long count;
 static int readable;
 
-/* Waits until every subscriber has had so many values in all; notes when each had. */
+/* Waits until every subscriber has received `values` values in total, and records the time for each. */
 static void wait_for_all(unsigned long values, double *when) {
     static char bytes[1 << 16];
     struct epoll_event events[256];
     for (long left = count; left > 0;) {
         int ready = epoll_wait(readable, events, 256, 10000);
-        if (ready <= 0) errx(1, "%ld subscribers have had nothing for 10 s", left);
-        for (int index = 0; index < ready; index++) {
-            long who = events[index].data.u32;
-            ssize_t length = read(sockets[who], bytes, sizeof bytes);
-            if (length <= 0) errx(1, "subscriber %ld was closed", who);
-            unsigned long before = states[who].done;
-            count_replies(&states[who], bytes, (size_t)length);
-            if (states[who].errors > 0) errx(1, "%s", states[who].line);
-            if (before < values && states[who].done >= values) {
+        if (ready <= 0) errx(1, "%ld subscribers received nothing for 10 s", left);
+        for (int event = 0; event < ready; event++) {
+            long index = events[event].data.u32;
+            ssize_t length = read(sockets[index], bytes, sizeof bytes);
+            if (length <= 0) errx(1, "the connection of subscriber %ld was closed", index);
+            unsigned long before = states[index].done;
+            count_replies(&states[index], bytes, (size_t)length);
+            if (states[index].errors > 0) errx(1, "%s", states[index].line);
+            if (before < values && states[index].done >= values) {
                 left--;
-                if (when) when[who] = now();
+                if (when) when[index] = now();
             }
         }
     }
 }
 
-static void ask(int fd, const char *const *words, size_t length) {
+static void execute(int fd, const char *const *words, size_t length) {
     char frame[512], bytes[4096];
     size_t size = write_request(frame, words, length);
     if (write(fd, frame, size) != (ssize_t)size) err(1, "write");
@@ -70,12 +70,12 @@ int main(int argc, char **argv) {
     char frame[512];
     const char *const follow[] = {"SUBSCRIBE", argv[2]};
     size_t size = write_request(frame, follow, 2);
-    for (long who = 0; who < count; who++) {
-        sockets[who] = connect_as(geteuid(), argv[1]);
-        if (sockets[who] < 0) err(1, "connection %ld", who);
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (unsigned)who};
-        if (epoll_ctl(readable, EPOLL_CTL_ADD, sockets[who], &event) != 0) err(1, "epoll_ctl");
-        if (write(sockets[who], frame, size) != (ssize_t)size) err(1, "write");
+    for (long index = 0; index < count; index++) {
+        sockets[index] = connect_as(geteuid(), argv[1]);
+        if (sockets[index] < 0) err(1, "connection %ld", index);
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (unsigned)index};
+        if (epoll_ctl(readable, EPOLL_CTL_ADD, sockets[index], &event) != 0) err(1, "epoll_ctl");
+        if (write(sockets[index], frame, size) != (ssize_t)size) err(1, "write");
     }
     unsigned long values = 1;
     wait_for_all(values, NULL);
@@ -84,13 +84,13 @@ int main(int argc, char **argv) {
     const char *const login[] = {"LOGIN", argv[2]}, *const logout[] = {"LOGOUT", argv[2]};
     size_t end = write_request(frame, logout, 2);
     for (long round = 0; round < rounds; round++) {
-        ask(control, login, 2);
+        execute(control, login, 2);
         wait_for_all(++values, NULL);
         double *when = delays + round * count, begin = now();
         if (write(control, frame, end) != (ssize_t)end) err(1, "write");
         wait_for_all(++values, when);
-        for (long who = 0; who < count; who++) when[who] -= begin;
-        /* The receipt. */
+        for (long index = 0; index < count; index++) when[index] -= begin;
+        /* Reads the receipt. */
         struct replies state = {0};
         char bytes[4096];
         while (state.done == 0) {

@@ -1,11 +1,11 @@
-/* The flood of P12: asks as much as it can, under a uid, until it is told to end.
+/* The flood of P12: sends as many requests as possible, as a uid, until SIGTERM.
  *
  *     flood SOCKET UID IDLE CONNECTIONS AHEAD REQUESTS [FRAMES]
  *
- * keeps IDLE connections that say nothing, and CONNECTIONS on each of which AHEAD times what FRAMES holds, REQUESTS
- * requests, is on its way. Twelve '#' are a number, another one each time. A connection that is closed is made
- * anew. At SIGTERM it prints how many requests were answered, how many of these with an error, how many connections
- * were closed, and its CPU time in microseconds. */
+ * Opens IDLE connections that send nothing, and CONNECTIONS that each have AHEAD batches in flight. A batch is the
+ * content of FRAMES, REQUESTS requests; twelve '#' in it are replaced by another number each time. Closed connections
+ * are opened again. At SIGTERM it prints the number of replies, of error replies and of closed connections, and its CPU
+ * time in microseconds. */
 #define _GNU_SOURCE
 #include "client.h"
 #include <err.h>
@@ -25,7 +25,7 @@ enum { INPUT = 1 << 20, MOST_MARKS = 8 };
 
 struct connection {
     int fd;
-    /* Requests sent so far, and what is left of a batch that the kernel did not take whole. */
+    /* The number of requests sent, and the unsent bytes of a batch. */
     unsigned long sent;
     char *batch;
     size_t rest;
@@ -37,7 +37,7 @@ static uid_t uid;
 static int poller;
 static char *frames;
 static size_t length, marks[MOST_MARKS], mark_count;
-static unsigned long ahead, requests, counter, answered, refused, closed;
+static unsigned long ahead, requests, counter, answered, error_replies, closed;
 static volatile sig_atomic_t is_over;
 
 static void end(int number) {
@@ -66,7 +66,7 @@ static void watch(struct connection *connection, int operation) {
     if (epoll_ctl(poller, operation, connection->fd, &event) != 0) err(1, "epoll_ctl");
 }
 
-/* Sends what may be on its way. False if the connection is gone. */
+/* Sends batches up to the limit. Returns false if the connection is closed. */
 static bool send_on(struct connection *connection) {
     bool was_full = connection->rest > 0;
     while (connection->rest > 0 || connection->sent + requests <= connection->replies.done + ahead * requests) {
@@ -91,13 +91,13 @@ static bool send_on(struct connection *connection) {
 }
 
 static void open_connection(struct connection *connection) {
-    answered += connection->replies.done, refused += connection->replies.errors;
+    answered += connection->replies.done, error_replies += connection->replies.errors;
     memset(&connection->replies, 0, sizeof connection->replies);
     connection->sent = connection->rest = 0;
     connection->fd = connect_as(uid, path);
     if (connection->fd < 0) err(1, "connect to %s", path);
     watch(connection, EPOLL_CTL_ADD);
-    send_on(connection); /* A connection that is gone says so when it is read. */
+    send_on(connection); /* A closed connection is detected by reading. */
 }
 
 static bool receive(struct connection *connection) {
@@ -140,10 +140,10 @@ int main(int argc, char **argv) {
         }
     }
     for (long index = 0; index < count; index++)
-        answered += connections[index].replies.done, refused += connections[index].replies.errors;
+        answered += connections[index].replies.done, error_replies += connections[index].replies.errors;
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
-    printf("%lu %lu %lu %ld\n", answered, refused, closed,
+    printf("%lu %lu %lu %ld\n", answered, error_replies, closed,
            (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec);
     return 0;
 }

@@ -1,8 +1,8 @@
-/* What a PUT cannot be faster than: the same bytes opened, written and renamed in a loop, over 256 directories.
+/* A lower bound for PUT: opens, writes and renames files of the same size in a loop, in 256 directories.
  *
  *     putloop DIRECTORY IMAGE COUNT NAMES
  *
- * Prints how many it did in a second. */
+ * Prints the number per second. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int main(int count, char **words)
     }
     long rounds = atol(words[3]), names = atol(words[4]);
     struct timespec begin, end;
-    /* Other names in each round, as redis-benchmark draws them: else the second renames over those of the first. */
+    /* Random, like the names of redis-benchmark; otherwise a second run would replace the files of the first. */
     clock_gettime(CLOCK_REALTIME, &begin);
     srandom((unsigned)(getpid() ^ begin.tv_sec ^ begin.tv_nsec));
     clock_gettime(CLOCK_MONOTONIC, &begin);

@@ -1,10 +1,9 @@
-/* Sends prepared requests, each when the one before it on its connection has been answered, and waits for answers
- * of one length:
+/* Sends prepared requests; each connection has one request in flight. All replies must have one length.
  *
  *     replay SOCKET CONNECTIONS REQUEST_LENGTH REPLY_LENGTH FILE
  *
- * FILE is nothing but requests, all of that length, and connections take the next one in turn. So one client plays
- * one list to servers of different protocols. Prints how many requests were answered in a second. */
+ * FILE contains only requests of REQUEST_LENGTH bytes; each free connection sends the next one. Since it does not parse
+ * replies, the client works with servers of any protocol. Prints the requests per second. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
@@ -61,12 +60,12 @@ int main(int count, char **words) {
     while (answered < total) {
         struct epoll_event events[64];
         int ready = epoll_wait(poller, events, 64, 10000);
-        if (ready == 0) errx(1, "no answer for 10 s, after %zu of %zu", answered, total);
+        if (ready == 0) errx(1, "no reply for 10 s, after %zu of %zu", answered, total);
         for (int event = 0; event < ready; event++) {
             unsigned index = events[event].data.u32;
             ssize_t length = recv(sockets[index], input, sizeof input, 0);
             if (length <= 0 || (size_t)length > missing[index])
-                errx(1, "an answer is not %zu bytes long", reply_length);
+                errx(1, "a reply is not %zu bytes long", reply_length);
             missing[index] -= (size_t)length;
             if (missing[index] > 0) continue;
             answered++;

@@ -29,7 +29,7 @@ static void answer(int fd, size_t frames, next_reply *next) {
         struct iovec parts[AT_ONCE];
         int count = 0;
         for (; count < AT_ONCE && frames > 0; count++, frames--) parts[count] = next(count);
-        /* The socket blocks, so all of it goes; a peer that has left is found out by reading. */
+        /* The socket is blocking, so everything is sent; a closed connection is detected by reading. */
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
         if (sendmsg(fd, &message, MSG_NOSIGNAL) < 0) return;
     }
@@ -60,7 +60,7 @@ void serve(const char *path, size_t frame_length, next_reply *next) {
             int fd = ready[i].data.fd;
             if (fd == listener) {
                 int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-                if (connection < 0 || connection >= DESCRIPTORS) errx(1, "a connection could not be taken");
+                if (connection < 0 || connection >= DESCRIPTORS) errx(1, "a connection could not be accepted");
                 begun[connection] = 0;
                 wanted.data.fd = connection;
                 epoll_ctl(epoll, EPOLL_CTL_ADD, connection, &wanted);

@@ -1,4 +1,4 @@
-/* What the loops in C share: a server on a Unix socket with nothing around its system calls. */
+/* Shared code of the minimal C servers: a server on a Unix socket that makes only the necessary system calls. */
 #ifndef SERVE_H
 #define SERVE_H
 #include <stddef.h>
@@ -6,14 +6,14 @@
 
 enum { AT_ONCE = 64 };
 
-/* Makes room for a reply of one image, a bulk string of RESP, and returns where the image goes. The rest of the
- * reply is there. */
+/* Allocates a reply with one image, a RESP bulk string, and returns the location of the image. The rest of the reply is
+ * filled in. */
 char *make_reply(struct iovec *reply, size_t image_length);
 
-/* The reply to the next frame. Up to AT_ONCE of them leave in one call, each with a place of its own below that. */
+/* Returns the reply to the next frame. Up to AT_ONCE replies are sent in one call; `place` is the index within it. */
 typedef struct iovec next_reply(int place);
 
-/* One thread that waits, reads, counts frames of a length it was told, and sends a reply to each. Does not return. */
+/* Counts frames of a fixed length and sends a reply to each, in one thread. Does not return. */
 _Noreturn void serve(const char *path, size_t frame_length, next_reply *next);
 
 #endif

@@ -1,8 +1,8 @@
-/* The floor of a rendition: the same libvips calls, in a loop of one process.
+/* A lower bound for renditions: the same libvips calls in a loop of one process.
  *
  *     vipsloop FILE SIDE COUNT
  *
- * Prints how many a second, and the median of the milliseconds that one took. */
+ * Prints the renditions per second, and the median of their durations in milliseconds. */
 #define _GNU_SOURCE
 #include "renderer.h"
 #include <err.h>
@@ -29,16 +29,16 @@ int main(int count, char **words) {
     size_t length = fread(source, 1, sizeof source, file);
     char why[256];
     if (crenderer_load("vipsloop", why, sizeof why) != 0) errx(1, "%s", why);
-    struct crenderer_wish wish = {.side = (uint32_t)atoi(words[2]), .most_pixels = 50000000};
+    struct crenderer_options options = {.side = (uint32_t)atoi(words[2]), .max_pixels = 50000000};
     int times = atoi(words[3]);
     double *took = calloc((size_t)times, sizeof *took);
     if (!took) err(1, "calloc");
     double start = milliseconds();
     for (int index = 0; index < times; index++) {
         double before = milliseconds();
-        struct crenderer_picture picture;
-        if (crenderer_render(source, length, &wish, &picture, why, sizeof why) != CRENDERER_DONE) errx(1, "%s", why);
-        crenderer_free(&picture);
+        struct crenderer_image image;
+        if (crenderer_render(source, length, &options, &image, why, sizeof why) != CRENDERER_DONE) errx(1, "%s", why);
+        crenderer_free(&image);
         took[index] = milliseconds() - before;
     }
     double all = milliseconds() - start;

@@ -1,4 +1,4 @@
-"""B1: what a release build from nothing costs, against the least program on each of the two largest dependencies."""
+"""B1: CPU time of a clean release build, compared with minimal programs that use the two largest dependencies."""
 
 import os
 import resource
@@ -7,7 +7,7 @@ import shutil
 from figures import Figure, Row
 from world import processes
 
-#: What the package manager keeps of the dependencies. With it nothing is downloaded.
+#: Files of SwiftPM for the dependencies; with them a build downloads nothing.
 FETCHED = ("Package.resolved", ".build/checkouts", ".build/repositories", ".build/workspace-state.json")
 
 HELLO = {
@@ -27,19 +27,20 @@ def rows(run):
     folder = run.home / "building"
     folder.mkdir()
     source = run.subject.here.parent.parent
-    # A part of it in a quick run, which shows that it works.
+    # A quick run builds only one target.
     whole = build_itself(source, folder, ["--target", "ThumbcacheProtocol"] if run.is_quick else [])
     hello = [build_hello(source, folder, name) for name in HELLO]
-    mine, others = Figure("thumbcached", "s of CPU", [whole]), Figure("two hello-worlds", "s of CPU", [sum(hello)])
+    mine = Figure("thumbcached", "s of CPU", [whole])
+    others = Figure("two hello-world programs", "s of CPU", [sum(hello)])
     yield Row(
         "B1",
-        "CPU time of a release build from nothing",
-        "bare swift-nio and swift-argument-parser",
+        "CPU time of a clean release build",
+        "hello-world programs with swift-nio and swift-argument-parser",
         whole / sum(hello),
         2,
         False,
         figures=[mine, others],
-        note="the time of the package manager and of everything that it starts",
+        note="includes the package manager and all processes that it starts",
     )
 
 
@@ -64,7 +65,7 @@ def build_hello(source, folder, name):
 
 
 def cpu_of_build(source, home, words):
-    """Seconds of user and system time of a release build in `home`, with the dependencies fetched for `source`."""
+    """Returns the CPU seconds of a release build in `home`, with the dependencies that `source` has fetched."""
     (home / ".build").mkdir()
     for name in FETCHED:
         place = source / name

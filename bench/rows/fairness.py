@@ -1,4 +1,4 @@
-"""P12: what one uid's flood does to another's requests."""
+"""P12: the effect of one uid's flood on the requests of another uid."""
 
 import contextlib
 import os
@@ -11,37 +11,37 @@ import time
 from figures import Figure, Row, show
 from rows.floods import FLOODS
 from world import disk, images, peers, processes, resp
-from world.beside import stand_back
+from world.background import set_idle_priority
 
-#: Any that nobody has. Whose log-outs root's hook sends is a third, since it logs out all of that uid's users.
+#: Unused uids. LEAVER is separate, because root's hook logs out all users of a uid.
 BYSTANDER, LEAVER, FLOODING = 61_001, 61_002, 61_003
-#: What the bystander and root do, by the names that `bystander.c` has for it.
-OPERATIONS = {"hit": "hit", "miss": "miss", "log-in": "log-in", "log-out": "log-out", "hook": "root's log-out"}
+#: The operations of the bystander and root, by their names in `bystander.c`.
+OPERATIONS = {"hit": "hit", "miss": "miss", "login": "login", "logout": "logout", "hook": "root's logout"}
 MEDIAN_GOAL, TAIL_GOAL = 3.0, 5.0
-#: After how many floods it is looked again how quiet the machine is.
+#: The latencies without a flood are measured again after this many floods.
 QUIET_EVERY = 5
-#: How many seconds the bystander waits for an answer at last, and what one counts that never came.
-PATIENCE = 10
-#: How long the flood goes on before the bystander begins, so that its connections are made and its queues are full.
+#: Timeout of the bystander in seconds, which is also the latency of a request without a reply.
+TIMEOUT = 10
+#: Seconds between the start of the flood and of the bystander, so that connections are open and queues are full.
 HEAD_START = 0.3
 
 
 def rows(run):
     folder = run.home / "fairness"
-    pictures = folder / "images"
-    pictures.mkdir(parents=True)
-    (pictures / "one").write_bytes(images.image(8 << 10))
-    # Others than root have to find the socket.
+    image_folder = folder / "images"
+    image_folder.mkdir(parents=True)
+    (image_folder / "one").write_bytes(images.image(8 << 10))
+    # So that other users can reach the socket.
     for place in (run.home, folder):
         place.chmod(0o711)
-    with disk.own(folder, 300_000) as place, origin(folder) as host:
+    with disk.file_system(folder, 300_000) as place, origin(folder) as host:
         yield from Fairness(run, folder, place, host).rows()
 
 
 @contextlib.contextmanager
 def origin(folder):
-    """One host for all, which looks at the user in a path: some of the flood's get what a host says that has had
-    enough.
+    """Runs one origin for all uids. The first segment of a path is the user: for some users of the flood the origin
+    returns an error or never responds.
     """
     port = processes.free_port()
     silent = folder / "silent.sock"
@@ -67,7 +67,7 @@ server {{
 
 
 class Fairness:
-    """A daemon with the limits it comes with, anew for each flood, and a bystander who uses it."""
+    """Starts a daemon with default limits for each flood and measures a bystander's requests."""
 
     def __init__(self, run, folder, place, host):
         self.run = run
@@ -85,30 +85,29 @@ class Fairness:
         quiet, found = [], []
         for number, flood in enumerate(FLOODS):
             if number % QUIET_EVERY == 0:
-                quiet.append(self.beside(None))
-            found.append(self.beside(flood))
-        quiet.append(self.beside(None))
+                quiet.append(self.measure(None))
+            found.append(self.measure(flood))
+        quiet.append(self.measure(None))
         calm = Latencies.together(latencies for latencies, _ in quiet)
         worst = max((latencies for latencies, _ in quiet), key=lambda latencies: latencies.worst_median(calm))
         yield row(
             "P12 quiet",
-            "nothing, the worst of several times",
+            "nothing else runs, the worst of several runs",
             calm,
             worst,
             {},
             None,
-            f"the goal is also that each p99 is at most {TAIL_GOAL:.0f} times the quiet one, "
-            "and that nothing is an error",
+            f"the goal also limits each p99 to {TAIL_GOAL:.0f} times the quiet one, and permits no errors",
         )
         for flood, (latencies, figures) in zip(FLOODS, found):
-            yield row(f"P12 {flood.name}", f"a uid that {flood.what}", calm, latencies, figures, MEDIAN_GOAL)
+            yield row(f"P12 {flood.name}", f"another uid {flood.what}", calm, latencies, figures, MEDIAN_GOAL)
         for name, what, count, command, is_idle in self.limits():
-            with company(command, count, is_idle):
-                latencies, _ = self.beside(None)
+            with running(command, count, is_idle):
+                latencies, _ = self.measure(None)
             yield row(f"P12 {name}", what, calm, latencies, {}, None)
 
     def limits(self):
-        """What shares the machine with the daemon and asks it nothing: beside that no daemon can be better."""
+        """Returns programs that load the machine without using the daemon: a lower bound for any daemon."""
         cores = os.cpu_count()
         compute = [sys.executable, "-c", "while True: pass"]
         files = self.place / "putloop"
@@ -117,18 +116,18 @@ class Fairness:
         return [
             (
                 "limit",
-                "programs that compute with the processor time that is left, as the floods' clients do",
+                "programs use the idle CPU time, as the floods' clients do",
                 cores,
                 compute,
                 True,
             ),
-            ("limit, 1 core", "a program that computes", 1, compute, False),
-            ("limit, all cores", "programs that compute, one for each core", cores, compute, False),
-            ("limit, disk", "a program that writes files of 8 KiB to the same disk", 1, put, True),
+            ("limit, 1 core", "one program computes", 1, compute, False),
+            ("limit, all cores", "one program per core computes", cores, compute, False),
+            ("limit, disk", "a program writes files of 8 KiB to the same disk", 1, put, True),
         ]
 
-    def beside(self, flood):
-        """The bystander's latencies, and what the flood came to."""
+    def measure(self, flood):
+        """Returns the bystander's latencies, and the results of the flood."""
         self.number += 1
         home, store = self.folder / str(self.number), self.place / str(self.number)
         for directory in (home, store):
@@ -138,17 +137,17 @@ class Fairness:
             daemon.wait_for(daemon.address)
             with as_uid(BYSTANDER), resp.Client(daemon.address) as client:
                 client("LOGIN", "me")
-                client("PUT", "me", "face", images.image(8 << 10))
+                client("PUT", "me", "bob", images.image(8 << 10))
             if flood is None:
                 found = self.bystander(daemon), {}
             else:
-                found = self.flooded(flood, daemon, home)
+                found = self.measure_flood(flood, daemon, home)
             daemon.stop(signal.SIGKILL)
         for reason in found[0].reasons:
-            print(f"bench: beside {flood.name if flood else 'nothing'}: {reason}", file=sys.stderr)
+            print(f"bench: {flood.name if flood else 'quiet'}: {reason}", file=sys.stderr)
         return found
 
-    def flooded(self, flood, daemon, home):
+    def measure_flood(self, flood, daemon, home):
         (home / "frames").write_bytes(flood.frames)
         with as_uid(FLOODING):
             with resp.Client(daemon.address) as client:
@@ -167,52 +166,52 @@ class Fairness:
         ]
         process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            stand_back(process.pid)
+            set_idle_priority(process.pid)
             begin = time.monotonic()
             time.sleep(HEAD_START)
             before, since = daemon.cpu(), time.monotonic()
             latencies = self.bystander(daemon)
             cores = (daemon.cpu() - before) / (time.monotonic() - since)
             process.terminate()
-            said, complaint = process.communicate(timeout=30)
+            output, complaint = process.communicate(timeout=30)
             seconds = time.monotonic() - begin
         finally:
             process.kill()
             process.wait()
         if process.returncode != 0:
             raise processes.Failed(
-                f"the flood '{flood.name}': status {process.returncode}: {complaint.decode()[-400:]}"
+                f"flood {flood.name}: status {process.returncode}: {complaint.decode()[-400:]}"
             )
-        answered, refused, closed, cpu = (int(number) for number in said.split())
+        answered, refused, closed, cpu = (int(number) for number in output.split())
         return latencies, {
             "flood, requests/s": answered / seconds,
-            "of these errors, %": 100 * refused / max(answered, 1),
-            "closed": closed,
-            "client, cores": cpu / 1e6 / seconds,
-            "daemon, cores": cores,
+            "errors of the flood, %": 100 * refused / max(answered, 1),
+            "closed connections": closed,
+            "flood CPU, cores": cpu / 1e6 / seconds,
+            "daemon CPU, cores": cores,
         }
 
     def bystander(self, daemon):
-        said = processes.run(
+        output = processes.run(
             [
                 self.programs["bystander"],
                 daemon.address,
                 BYSTANDER,
                 LEAVER,
                 self.seconds,
-                PATIENCE,
+                TIMEOUT,
                 self.number * 1_000_000,
             ]
         )
-        return Latencies(said)
+        return Latencies(output)
 
 
 class Latencies:
-    """What the bystander said: for each operation the microseconds of its answers, and how many were errors."""
+    """The bystander's output: for each operation the latencies in microseconds and the number of errors."""
 
-    def __init__(self, said):
+    def __init__(self, output):
         self.samples, self.errors, self.reasons = {}, {}, []
-        for line in said.splitlines():
+        for line in output.splitlines():
             if line.startswith("!"):
                 self.reasons.append(line[2:])
                 continue
@@ -222,7 +221,7 @@ class Latencies:
 
     @classmethod
     def together(cls, several):
-        """All of several times as one."""
+        """Returns the latencies of several runs as one."""
         whole = cls("")
         for latencies in several:
             for name, samples in latencies.samples.items():
@@ -230,9 +229,9 @@ class Latencies:
         return whole
 
     def at(self, name, share):
-        """Milliseconds that a share of the answers took at most."""
-        # Where a log-in has no answer, no log-out follows it.
-        samples = sorted(self.samples[name]) or [PATIENCE * 1_000_000]
+        """Returns the latency quantile `share` in milliseconds."""
+        # Without a login there is no logout.
+        samples = sorted(self.samples[name]) or [TIMEOUT * 1_000_000]
         return max(samples[min(int(len(samples) * share), len(samples) - 1)], 1) / 1e3
 
     def worst(self, quiet, share):
@@ -245,7 +244,7 @@ class Latencies:
         return self.worst(quiet, 0.99)
 
 
-def row(id, beside, quiet, latencies, figures, goal, note=""):
+def row(id, condition, quiet, latencies, figures, goal, note=""):
     columns = []
     for name, title in OPERATIONS.items():
         columns += [Figure(title, "ms", [latencies.at(name, 0.5)]), Figure("p99", "ms", [latencies.at(name, 0.99)])]
@@ -254,7 +253,7 @@ def row(id, beside, quiet, latencies, figures, goal, note=""):
     columns += [Figure(name, "", [value]) for name, value in figures.items()]
     return Row(
         id,
-        f"median of what is slowed most beside {beside}",
+        f"median latency of the most affected operation while {condition}",
         "quiet",
         latencies.worst_median(quiet),
         goal,
@@ -268,7 +267,7 @@ def row(id, beside, quiet, latencies, figures, goal, note=""):
 
 @contextlib.contextmanager
 def as_uid(uid):
-    """Connections that are made in here are that uid's: the kernel notes the effective one."""
+    """Makes connections within this context belong to the uid: the kernel records the effective one."""
     os.seteuid(uid)
     try:
         yield
@@ -277,13 +276,13 @@ def as_uid(uid):
 
 
 @contextlib.contextmanager
-def company(command, count, is_idle):
-    """Runs a program so many times, for as long as this lasts."""
+def running(command, count, is_idle):
+    """Runs `count` instances of a program during this context."""
     started = [subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL) for _ in range(count)]
     try:
         for process in started:
             if is_idle:
-                stand_back(process.pid)
+                set_idle_priority(process.pid)
         time.sleep(HEAD_START)
         yield
     finally:

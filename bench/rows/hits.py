@@ -1,4 +1,4 @@
-"""P1 to P4: an image that is held, against Redis, memcached, nginx, Varnish, and bare servers."""
+"""P1 to P4: hits, compared with Redis, memcached, nginx, Varnish, and minimal servers."""
 
 import contextlib
 import os
@@ -9,52 +9,49 @@ from world import clients, images, peers, resp
 
 KEYS = 1_000
 SIZE = 8 << 10
-#: What redis-benchmark draws the numbers of a spread request below: it knows one bound for all of them. One number
-#: names the
-#: user and two the image, so ten users with a hundred images each make KEYS.
+#: The bound of redis-benchmark's random numbers for requests that are spread over users; it has one bound for all. One
+#: number is the user and two are the image, so ten users with a hundred images each make KEYS.
 SPREAD = 10
 WORDS = ("GET", "alice", "0" * 12)
-#: What asks for one image of a spread store, and for any of them.
+#: Requests for one image of such a store, and for any of them.
 ONE_OF_SPREAD = ["GET", "u" + "0" * 12, "0" * 24]
 ANY_OF_SPREAD = ["GET", "u__rand_int__", "__rand_int__" * 2]
 
 
 def rows(run):
     folder = run.home / "hits"
-    pictures = folder / "images"
-    images.write_images(pictures, KEYS, SIZE)
-    memory, ours, least = hits_in_memory(run, folder, pictures)
+    image_folder = folder / "images"
+    images.write_images(image_folder, KEYS, SIZE)
+    memory, ours, least = hits_in_memory(run, folder, image_folder)
     yield from memory
-    yield from hits_on_cores(run, folder, pictures)
-    yield from hits_on_disk(run, folder, pictures, ours, least)
+    yield from hits_on_cores(run, folder, image_folder)
+    yield from hits_on_disk(run, folder, image_folder, ours, least)
 
 
 def measured(server, requests, call):
-    """The rate that a client's run comes to, and the microseconds of CPU that each request took the server and the
-    client.
-    """
+    """Returns the request rate of a client's run, and the server's and the client's CPU time per request in µs."""
     before, client_before = server.cpu(), clients_cpu()
     rate = call()
     return rate, (server.cpu() - before) / requests * 1e6, (clients_cpu() - client_before) / requests * 1e6
 
 
 def clients_cpu():
-    """Seconds that all clients took which have ended: getrusage(2)."""
+    """Returns the CPU seconds of all clients that have ended: getrusage(2)."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def load(address, command, user, pictures):
-    """Puts the images into a server that speaks RESP."""
+def load(address, command, user, image_folder):
+    """Stores the images in a RESP server."""
     with resp.Client(address) as client:
         if command == "PUT":
             client("LOGIN", user)
     words = (lambda name: ("PUT", user, name)) if command == "PUT" else (lambda name: ("SET", user + name))
-    resp.fill(address, (words(path.name) + (path.read_bytes(),) for path in sorted(pictures.iterdir())))
+    resp.fill(address, (words(path.name) + (path.read_bytes(),) for path in sorted(image_folder.iterdir())))
 
 
-def load_spread(address, pictures):
-    """Puts the images into the daemon, for SPREAD users alike."""
+def load_spread(address, image_folder):
+    """Stores the images in the daemon, evenly for SPREAD users."""
     with resp.Client(address) as client:
         for user in range(SPREAD):
             client("LOGIN", f"u{user:012}")
@@ -67,13 +64,13 @@ def load_spread(address, pictures):
                 f"{number // SPREAD % SPREAD:012}{number // SPREAD**2:012}",
                 path.read_bytes(),
             )
-            for number, path in enumerate(sorted(pictures.iterdir()))
+            for number, path in enumerate(sorted(image_folder.iterdir()))
         ),
     )
 
 
 def by_redis_benchmark(server, requests, pipeline, words, keys=KEYS):
-    """Before it counts, the client's first requests warm up what is asked."""
+    """Measures with redis-benchmark, after a tenth of the requests as a warm-up."""
     clients.redis_benchmark(server.address, words, requests // 10, keys=keys, pipeline=pipeline)
     return measured(
         server,
@@ -82,17 +79,17 @@ def by_redis_benchmark(server, requests, pipeline, words, keys=KEYS):
     )
 
 
-def hits_in_memory(run, folder, pictures):
+def hits_in_memory(run, folder, image_folder):
     plain, piped = run.scaled(200_000, 20_000), run.scaled(400_000, 40_000)
     ours, theirs = ["GET", "alice", "__rand_int__"], ["GET", "alice__rand_int__"]
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(peers.redis(folder))
         daemon = stack.enter_context(run.subject.start(folder)).wait_for(folder / "thumbcached.sock")
         floor = stack.enter_context(run.subject.floor(folder, KEYS, SIZE, WORDS))
-        least = stack.enter_context(run.subject.least(folder, KEYS, SIZE, WORDS))
+        least = stack.enter_context(run.subject.minimal_server(folder, KEYS, SIZE, WORDS))
         memcached = stack.enter_context(peers.memcached(folder))
-        load(daemon.address, "PUT", "alice", pictures)
-        load(redis.address, "SET", "alice", pictures)
+        load(daemon.address, "PUT", "alice", image_folder)
+        load(redis.address, "SET", "alice", image_folder)
         things = [
             (
                 f"{name}{pipeline}",
@@ -111,16 +108,21 @@ def hits_in_memory(run, folder, pictures):
         found = run.alternate(things)
         memaslap = [clients.memaslap(memcached.address, folder) for _ in range(run.rounds)]
 
-    names = {"ours": "thumbcached", "redis": "redis-server", "floor": "bare swift-nio", "least": "bare loop in C"}
+    names = {
+        "ours": "thumbcached",
+        "redis": "redis-server",
+        "floor": "minimal swift-nio server",
+        "least": "minimal C server",
+    }
 
     def figures(unit, value):
         return {key: Figure(names[key.rstrip("16")], unit, [value(result) for result in found[key]]) for key in found}
 
     rates, costs = figures("requests/s", lambda result: result[0]), figures("µs CPU", lambda result: result[1])
     slap = Figure("memcached (loopback TCP, memaslap)", "requests/s", memaslap)
-    # With the least that a server can do, so that the client is hindered by nothing but itself.
+    # Computed from the client's CPU time with the minimal server, for which the client waits least.
     limit = Figure(
-        "redis-benchmark, were it never kept waiting", "requests/s", [1e6 / result[2] for result in found["least16"]]
+        "redis-benchmark without waiting", "requests/s", [1e6 / result[2] for result in found["least16"]]
     )
     return (
         [
@@ -134,7 +136,7 @@ def hits_in_memory(run, folder, pictures):
             ),
             Row(
                 "P2",
-                "the same, pipeline of 16",
+                "GET, memory hit, 32 connections, pipeline of 16",
                 "Redis",
                 ratio(rates["ours16"], rates["redis16"]),
                 1.3,
@@ -142,14 +144,14 @@ def hits_in_memory(run, folder, pictures):
             ),
             Row(
                 "P2 limit",
-                "the same, as fast as the client itself can be",
+                "P2 if redis-benchmark never had to wait",
                 "Redis",
                 ratio(limit, rates["redis16"]),
                 figures=[limit, rates["redis16"]],
             ),
             Row(
                 "P3",
-                "server CPU of a memory hit",
+                "server CPU per memory hit",
                 "Redis",
                 ratio(costs["ours1"], costs["redis1"]),
                 1.0,
@@ -158,7 +160,7 @@ def hits_in_memory(run, folder, pictures):
             ),
             Row(
                 "P3 limit",
-                "the same of a bare loop in C",
+                "server CPU per memory hit, minimal C server",
                 "Redis",
                 ratio(costs["least1"], costs["redis1"]),
                 more_is_better=False,
@@ -166,7 +168,7 @@ def hits_in_memory(run, folder, pictures):
             ),
             Row(
                 "P3 piped",
-                "server CPU with a pipeline of 16",
+                "server CPU per memory hit, pipeline of 16",
                 "Redis",
                 ratio(costs["ours16"], costs["redis16"]),
                 more_is_better=False,
@@ -174,8 +176,8 @@ def hits_in_memory(run, folder, pictures):
             ),
             Row(
                 "P3 floor",
-                "server CPU of a memory hit",
-                "bare swift-nio",
+                "server CPU per memory hit",
+                "minimal swift-nio server",
                 ratio(costs["ours1"], costs["floor1"]),
                 1.25,
                 False,
@@ -183,8 +185,8 @@ def hits_in_memory(run, folder, pictures):
             ),
             Row(
                 "P3 floor, piped",
-                "the same, pipeline of 16",
-                "bare swift-nio",
+                "server CPU per memory hit, pipeline of 16",
+                "minimal swift-nio server",
                 ratio(costs["ours16"], costs["floor16"]),
                 more_is_better=False,
                 figures=[costs["ours16"], costs["floor16"]],
@@ -195,9 +197,9 @@ def hits_in_memory(run, folder, pictures):
     )
 
 
-def hits_on_cores(run, folder, pictures):
-    """What a hit takes with a second event loop: with requests that are spread, and where both loops want one lock and
-    one image.
+def hits_on_cores(run, folder, image_folder):
+    """Measures a hit with two event loops: with requests spread over users, and with all for one image of one user, for
+    which both loops need the same lock.
     """
     requests = run.scaled(100_000, 10_000)
     with contextlib.ExitStack() as stack:
@@ -206,7 +208,7 @@ def hits_on_cores(run, folder, pictures):
             home = folder / f"memory-{threads}"
             home.mkdir()
             daemon = stack.enter_context(run.subject.start(home, threads=threads)).wait_for(home / "thumbcached.sock")
-            load_spread(daemon.address, pictures)
+            load_spread(daemon.address, image_folder)
             things += [
                 (
                     (kind, threads),
@@ -217,8 +219,8 @@ def hits_on_cores(run, folder, pictures):
         found = run.alternate(things)
 
     for id, kind, what in (
-        ("P3 cores", "spread", "server CPU of a memory hit with 2 threads"),
-        ("P3 cores, one image", "one", "the same, all connections ask for one image of one user"),
+        ("P3 cores", "spread", "server CPU per memory hit, 2 threads"),
+        ("P3 cores, one image", "one", "server CPU per memory hit, 2 threads, one image of one user"),
     ):
         two, one = (
             [
@@ -232,14 +234,16 @@ def hits_on_cores(run, folder, pictures):
         )
 
 
-def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
-    """The memory tier off, the page cache warm. With one thread each, and with as many as there are cores."""
+def hits_on_disk(run, folder, image_folder, cost_in_memory, least_cost):
+    """Measures with the memory tier off and a warm page cache: with one thread each, and with one thread per core."""
     requests = run.scaled(100_000, 10_000)
     cores = os.cpu_count()
-    list_of_urls = folder / "urls"
-    list_of_urls.write_text("".join(f"http://localhost/{path.name}\n" for path in sorted(pictures.iterdir())))
+    url_file = folder / "urls"
+    url_file.write_text("".join(f"http://localhost/{path.name}\n" for path in sorted(image_folder.iterdir())))
     with contextlib.ExitStack() as stack:
-        caches = {workers: stack.enter_context(peers.nginx_cache(folder, pictures, workers)) for workers in {1, cores}}
+        caches = {
+            workers: stack.enter_context(peers.nginx_cache(folder, image_folder, workers)) for workers in {1, cores}
+        }
         varnish = stack.enter_context(peers.varnish(folder, folder / "nginx-cache-1-origin.sock"))
         daemons = {}
         for threads in sorted({1, cores}):
@@ -247,20 +251,20 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
             home.mkdir()
             daemon = stack.enter_context(run.subject.start(home, threads=threads, tier="0"))
             daemons[threads] = daemon.wait_for(home / "thumbcached.sock")
-            load_spread(daemon.address, pictures)
+            load_spread(daemon.address, image_folder)
         for server in list(caches.values()) + [varnish]:
-            clients.h2load(server.address, list_of_urls, 2 * KEYS, 1)
-        least = stack.enter_context(run.subject.least_on_disk(folder, KEYS, SIZE, ONE_OF_SPREAD))
+            clients.h2load(server.address, url_file, 2 * KEYS, 1)
+        least = stack.enter_context(run.subject.disk_server(folder, KEYS, SIZE, ONE_OF_SPREAD))
         things = [
             (("ours", threads), lambda server=server: by_redis_benchmark(server, requests, 1, ANY_OF_SPREAD, SPREAD))
             for threads, server in daemons.items()
         ]
         things += [(("least", 1), lambda: by_redis_benchmark(least, requests, 1, ANY_OF_SPREAD, SPREAD))]
         things += [
-            (("nginx", workers), lambda server=server: by_h2load(server, list_of_urls, requests))
+            (("nginx", workers), lambda server=server: by_h2load(server, url_file, requests))
             for workers, server in caches.items()
         ]
-        things += [(("varnish", 0), lambda: by_h2load(varnish, list_of_urls, requests))]
+        things += [(("varnish", 0), lambda: by_h2load(varnish, url_file, requests))]
         found = run.alternate(things)
 
     def figure(key, name, unit):
@@ -270,7 +274,7 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
     nginx_cost = figure(("nginx", 1), "nginx proxy_cache", "µs CPU")
     yield Row(
         "P3 nginx",
-        "server CPU of a memory hit",
+        "server CPU per memory hit",
         "nginx proxy_cache (h2load)",
         ratio(cost_in_memory, nginx_cost),
         0.6,
@@ -279,7 +283,7 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
     )
     yield Row(
         "P3 nginx limit",
-        "the same of a bare loop in C",
+        "server CPU per memory hit, minimal C server",
         "nginx proxy_cache (h2load)",
         ratio(least_cost, nginx_cost),
         more_is_better=False,
@@ -291,7 +295,7 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
             for unit in ("requests/s", "µs CPU")
             for name, title in (held, ("nginx", "nginx proxy_cache"))
         ]
-        for held in (("ours", "thumbcached"), ("least", "loop in C that decrypts"))
+        for held in (("ours", "thumbcached"), ("least", "minimal C server with decryption"))
     )
     yield Row(
         "P4",
@@ -308,19 +312,19 @@ def hits_on_disk(run, folder, pictures, cost_in_memory, least_cost):
         ]
         yield Row(
             "P4 cores",
-            f"the same with {cores} threads and {cores} workers",
+            f"P4 with {cores} threads and {cores} workers",
             "nginx proxy_cache",
             ratio(all_cores[0], all_cores[1]),
             figures=all_cores,
         )
     yield Row(
         "P4 limit",
-        "P4 of a loop in C that only reads and decrypts; one thread, one worker",
+        "P4 with a C server that only reads and decrypts",
         "nginx proxy_cache",
         ratio(limit[0], limit[1]),
         figures=limit,
     )
 
 
-def by_h2load(server, list_of_urls, requests):
-    return measured(server, requests, lambda: clients.h2load(server.address, list_of_urls, requests))
+def by_h2load(server, url_file, requests):
+    return measured(server, requests, lambda: clients.h2load(server.address, url_file, requests))

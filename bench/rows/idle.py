@@ -1,4 +1,4 @@
-"""B2 and B3: what the programs cost when nobody uses them."""
+"""B2 and B3: the costs of idle programs."""
 
 import os
 import pathlib
@@ -12,22 +12,22 @@ COUNT, SIZE = 200, 8 << 10
 
 def rows(run):
     folder = run.home / "idle"
-    pictures = folder / "images"
-    images.write_images(pictures, COUNT, SIZE)
-    with peers.origin(folder, pictures) as origin, peers.redis(folder) as redis:
+    image_folder = folder / "images"
+    images.write_images(image_folder, COUNT, SIZE)
+    with peers.origin(folder, image_folder) as origin, peers.redis(folder) as redis:
         with run.subject.start(folder, origin=origin.url) as daemon:
             daemon.wait_for(daemon.address)
             use(daemon, redis)
-            # Idle connections to the origin and an idle renderer end in this time.
+            # Until then, idle connections to the origin are closed and the idle renderer exits.
             time.sleep(run.scaled(60, 2))
             yield wake_ups(run, daemon, redis)
-            # The memory of a process that has made itself unreadable is root's to see: proc(5), smaps_rollup.
+            # Only root can read the memory of a process that is not dumpable: proc(5), smaps_rollup.
             if os.geteuid() == 0:
                 yield memory(daemon, redis)
 
 
 def use(daemon, redis):
-    """A log-in, downloads, uploads and hits; the same images for Redis."""
+    """Logs in, downloads, stores and gets images; stores the same images in Redis."""
     with resp.Client(daemon.address) as client, resp.Client(redis.address) as other:
         client("LOGIN", "alice")
         for number in range(COUNT):
@@ -48,8 +48,8 @@ def wake_ups(run, daemon, redis):
     )
     return Row(
         "B2",
-        "wake-ups a second of all processes, idle after use",
-        "none",
+        "wake-ups per second of all processes, idle after use",
+        "0",
         mine.median,
         0.1,
         False,
@@ -59,7 +59,7 @@ def wake_ups(run, daemon, redis):
 
 
 def switches(server):
-    """Voluntary context switches so far, by thread: proc_pid_status(5)."""
+    """Returns the voluntary context switches so far, by thread: proc_pid_status(5)."""
     counts = {}
     for pid in server.pids():
         for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -67,7 +67,7 @@ def switches(server):
                 if line.startswith("voluntary_ctxt_switches:"):
                     counts[thread.name] = int(line.split()[1])
     if not counts:
-        raise processes.Failed(f"{server.name} has ended: {server.last_words()}")
+        raise processes.Failed(f"{server.name} has ended: {server.log_tail()}")
     return counts
 
 
@@ -85,7 +85,7 @@ def memory(daemon, redis):
 
 
 def proportional(server):
-    """Bytes of all its processes, each page shared out between those that map it: Pss of smaps_rollup."""
+    """Returns the memory of all its processes in bytes: Pss of smaps_rollup, which divides shared pages."""
     total = 0
     for pid in server.pids():
         for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""P5 and P6: images that have to be downloaded, against curl."""
+"""P5 and P6: downloads, compared with curl."""
 
 import time
 
@@ -10,12 +10,12 @@ SIZE = 8 << 10
 
 def rows(run):
     folder = run.home / "misses"
-    pictures = folder / "images"
+    image_folder = folder / "images"
     count = run.scaled(2_000, 200)
-    images.write_images(pictures, count, SIZE)
-    (pictures / "slow").mkdir()
-    (pictures / "slow" / "one").write_bytes(images.image(300 << 10))
-    with peers.origin(folder, pictures) as origin, disk.own(folder, 50_000) as place:
+    images.write_images(image_folder, count, SIZE)
+    (image_folder / "slow").mkdir()
+    (image_folder / "slow" / "one").write_bytes(images.image(300 << 10))
+    with peers.origin(folder, image_folder) as origin, disk.file_system(folder, 50_000) as place:
         yield cold_misses(run, place, origin, count)
         yield one_missing_image(run, place, origin)
 
@@ -35,10 +35,10 @@ def cold_misses(run, folder, origin, count):
                 client("PURGE", "alice")
                 begin = time.perf_counter()
                 answered = clients.redis_cli_pipe(daemon.address, frames, count)
-                # Answers come before their images are on disk. The time between two looks is in the figure.
-                wait_until(client, "images", count, pause=0.001)
+                # Replies precede the writes. The polling interval is part of the result.
+                wait_until(client, "stored_images", count, pause=0.001)
                 stored = time.perf_counter() - begin
-                # A purge's receipt comes before all is deleted: that is not to go on while others are measured.
+                # A purge deletes files after its receipt; wait, so that this does not affect the next measurement.
                 wait_until(client, "trash_bytes", 0, pause=0.01)
                 return count / answered, count / stored
 
@@ -50,13 +50,13 @@ def cold_misses(run, folder, origin, count):
             found = run.alternate([("ours", ours), ("curl", theirs)])
     mine, stored = (
         Figure(name, "images/s", list(rates))
-        for name, rates in zip(("thumbcached", "thumbcached, until all is on disk"), zip(*found["ours"]))
+        for name, rates in zip(("thumbcached", "thumbcached, until all images are on disk"), zip(*found["ours"]))
     )
     other = Figure("curl --parallel", "images/s", found["curl"])
     return Row(
         "P5",
         f"{count:,} cold misses from a local nginx",
-        "curl --parallel --parallel-max 32, into files",
+        "curl --parallel --parallel-max 32, to files",
         ratio(mine, other),
         0.9,
         figures=[mine, stored, other],
@@ -64,18 +64,18 @@ def cold_misses(run, folder, origin, count):
 
 
 def wait_until(client, field, value, pause, seconds=60, section="store"):
-    """Returns when INFO says that of the store, or of another section; looks every `pause` seconds."""
+    """Waits until a field of INFO has the value; polls every `pause` seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = client.info(section)[field]
         if found == str(value):
             return
         time.sleep(pause)
-    raise processes.Failed(f"{seconds} s after the last answer INFO says {field}:{found} of the {section}, not {value}")
+    raise processes.Failed(f"timeout after {seconds} s: INFO {section} has {field}:{found}, expected {value}")
 
 
 def one_missing_image(run, folder, origin):
-    """A thousand ask for one image that takes the origin about a second."""
+    """Measures a thousand concurrent requests for one image that the origin sends within about a second."""
     clients_at_once = 1_000
     plain, last, asked = [], [], []
     with run.subject.start(folder, origin=f"{origin.url}/slow") as daemon:
@@ -91,11 +91,11 @@ def one_missing_image(run, folder, origin):
                 )
                 last.append(answer["max_latency_ms"])
                 asked.append(requests_of(origin) - before)
-    mine, other = Figure("thumbcached, last answer", "ms", last), Figure("curl, one download", "ms", plain)
+    mine, other = Figure("thumbcached, last reply", "ms", last), Figure("curl, one download", "ms", plain)
     return Row(
         "P6",
-        f"{clients_at_once:,} clients ask for one missing image at once",
-        "one plain download",
+        f"{clients_at_once:,} clients request one missing image at once",
+        "one download with curl",
         ratio(mine, other),
         2.0,
         False,

@@ -1,4 +1,4 @@
-"""R1 to R6: pictures in other sizes, against the same libvips calls in a loop, and vipsthumbnail."""
+"""R1 to R6: renditions, compared with the same libvips calls in a loop, and with vipsthumbnail."""
 
 import itertools
 import multiprocessing
@@ -12,54 +12,54 @@ from rows import events
 from world import clients, images, processes, resp
 
 SIDE, SOURCE = 64, 512
-#: Who else has pictures made while hits are measured: another account than the bench's.
+#: The uid of a second account that requests renditions.
 OTHER = 65_533
 
 
 def rows(run):
     folder = run.home / "renditions"
     folder.mkdir()
-    picture = make_picture(folder)
+    source = make_source(folder)
     flags = shlex.split(processes.run(["pkg-config", "--cflags", "--libs", "vips"]))
     sources = run.subject.here.parent.parent / "Sources/CRenderer"
     loop = run.subject.compile(
-        "vipsloop", folder, "vipsloop.c", sources / "vips.c", libraries=["-I", sources / "include", *flags]
+        "vipsloop", folder, "vipsloop.c", sources / "vips.c", libraries=["-I", sources / "include", *flags, "-lm"]
     )
-    yield from making(run, folder, picture, loop)
-    yield hits(run, folder, picture)
-    yield tail(run, folder, picture)
-    yield memory(run, folder, picture)
+    yield from making(run, folder, source, loop)
+    yield hits(run, folder, source)
+    yield tail(run, folder, source)
+    yield memory(run, folder, source)
 
 
-def make_picture(folder):
-    """A JPEG of 512 by 512 that is as hard to read as a photograph."""
+def make_source(folder):
+    """Makes a JPEG of 512 by 512 pixels that is as complex as a photograph."""
     vips = processes.find("vips")
     for band in "rgb":
         processes.run([vips, "gaussnoise", folder / f"{band}.v", SOURCE, SOURCE, "--mean", 128, "--sigma", 90])
         processes.run([vips, "gaussblur", folder / f"{band}.v", folder / f"{band}2.v", 3])
     processes.run([vips, "bandjoin", " ".join(str(folder / f"{band}2.v") for band in "rgb"), folder / "all.v"])
     processes.run([vips, "cast", folder / "all.v", folder / "bytes.v", "uchar"])
-    picture = folder / "picture.jpg"
-    processes.run([vips, "copy", folder / "bytes.v", f"{picture}[Q=85]", "--interpretation", "srgb"])
-    return picture
+    source = folder / "source.jpg"
+    processes.run([vips, "copy", folder / "bytes.v", f"{source}[Q=85]", "--interpretation", "srgb"])
+    return source
 
 
 def start(run, folder, name, **settings):
     home = folder / name
     home.mkdir()
-    for place in (run.home, folder, home):  # For another account.
+    for place in (run.home, folder, home):  # So that another account can reach the socket.
         place.chmod(0o711)
     return run.subject.start(home, **settings).wait_for(home / "thumbcached.sock")
 
 
-def put(address, user, profiles, picture):
+def put(address, user, profiles, source):
     with resp.Client(address) as client:
         client("LOGIN", user)
-    resp.fill(address, (("PUT", user, profile, picture) for profile in profiles))
+    resp.fill(address, (("PUT", user, profile, source) for profile in profiles))
 
 
-def making(run, folder, picture, loop):
-    bytes_of_picture = picture.read_bytes()
+def making(run, folder, source, loop):
+    source_bytes = source.read_bytes()
     amount = run.scaled(400, 40)
     rounds = itertools.count()
 
@@ -69,7 +69,7 @@ def making(run, folder, picture, loop):
     def daemon(measure):
         with start(run, folder, f"making{next(rounds)}", core=0) as server:
             profiles = [f"p{number}" for number in range(amount + 1)]
-            put(server.address, "alice", profiles, bytes_of_picture)
+            put(server.address, "alice", profiles, source_bytes)
             with resp.Client(server.address) as client:
                 check(client("GET", "alice", profiles[0], "SIZE", SIDE, "META"))
                 return measure(client, profiles[1:])
@@ -95,22 +95,22 @@ def making(run, folder, picture, loop):
         out = folder / "thumbnail.jpg"
         begin = time.monotonic()
         for _ in range(times):
-            processes.run(pinned([processes.find("vipsthumbnail"), picture, "--size", SIDE, "-o", out]))
+            processes.run(pinned([processes.find("vipsthumbnail"), source, "--size", SIDE, "-o", out]))
         return times / (time.monotonic() - begin)
 
     found = run.alternate(
         [
-            ("loop", lambda: events.words(*pinned([loop, picture, SIDE, amount]))),
+            ("loop", lambda: events.words(*pinned([loop, source, SIDE, amount]))),
             ("rate", lambda: daemon(rate)),
             ("single", lambda: daemon(single)),
             ("vipsthumbnail", thumbnails),
         ]
     )
-    loops = Figure("a loop of libvips' calls", "pictures/s", [result[0] for result in found["loop"]])
-    once = Figure("one such call", "ms", [result[1] for result in found["loop"]])
-    rates = Figure("renditions", "pictures/s", found["rate"])
-    singles = Figure("the first GET SIZE of a picture that is held", "ms", found["single"])
-    programs = Figure("vipsthumbnail, once for each", "pictures/s", found["vipsthumbnail"])
+    loops = Figure("a loop of libvips calls", "images/s", [result[0] for result in found["loop"]])
+    once = Figure("one libvips call", "ms", [result[1] for result in found["loop"]])
+    rates = Figure("renditions", "images/s", found["rate"])
+    singles = Figure("the first GET SIZE of a cached image", "ms", found["single"])
+    programs = Figure("one vipsthumbnail process per image", "images/s", found["vipsthumbnail"])
     what = f"{SOURCE}×{SOURCE} JPEG to {SIDE}"
     yield Row("R1", f"renditions, {what}, one core", loops.name, ratio(rates, loops), 0.9, figures=[rates, loops])
     yield Row(
@@ -121,16 +121,16 @@ def making(run, folder, picture, loop):
 
 
 def check(meta):
-    """Nothing is measured where nothing is made."""
+    """Raises Failed if META shows that the image was not rendered."""
     found = dict(zip(meta[::2], meta[1::2]))
     if found[b"rendered"] is None:
-        raise processes.Failed("no picture was made in another size: is thumbcached-renderer beside the daemon?")
+        raise processes.Failed("the image was not rendered: thumbcached-renderer must be in the daemon's directory")
 
 
-def hits(run, folder, picture):
+def hits(run, folder, source):
     requests = run.scaled(300_000, 20_000)
     with start(run, folder, "hits") as server:
-        put(server.address, "alice", ["made"], picture.read_bytes())
+        put(server.address, "alice", ["made"], source.read_bytes())
         with resp.Client(server.address) as client:
             check(client("GET", "alice", "made", "SIZE", SIDE, "META"))
             made = client("GET", "alice", "made", "SIZE", SIDE)
@@ -141,29 +141,30 @@ def hits(run, folder, picture):
             return clients.redis_benchmark(server.address, words, requests, pipeline=16)["rps"]
 
         found = run.alternate([(name, lambda name=name: rate(name)) for name in ("made", "put")], run.rounds + 2)
-    ours, theirs = Figure("renditions", "hits/s", found["made"]), Figure("images put", "hits/s", found["put"])
+    ours, theirs = Figure("renditions", "hits/s", found["made"]), Figure("stored images", "hits/s", found["put"])
     return Row(
-        "R3", "hits on renditions", "hits on images of that length", ratio(ours, theirs), 0.98, figures=[ours, theirs]
+        "R3", "hits on renditions", "hits on images of the same length", ratio(ours, theirs), 0.98,
+        figures=[ours, theirs],
     )
 
 
-def keep_rendering(address, uid, picture, is_over):
-    """Has one picture made in one size after another, on behalf of a uid."""
+def keep_rendering(address, uid, source, is_over):
+    """Requests renditions of one image in one size after another, as a uid."""
     if uid is not None:
         os.setuid(uid)
     os.nice(5)
     with resp.Client(address) as client:
         client("LOGIN", "eve")
-        client("PUT", "eve", "p", picture)
+        client("PUT", "eve", "p", source)
         for side in itertools.cycle(range(20, 400)):
             if is_over.is_set():
                 return
             client("GET", "eve", "p", "SIZE", side)
 
 
-def tail(run, folder, picture):
+def tail(run, folder, source):
     requests = run.scaled(300_000, 20_000)
-    bytes_of_picture = picture.read_bytes()
+    source_bytes = source.read_bytes()
     uids = [None, OTHER] if os.geteuid() == 0 else [None]
     with start(run, folder, "tail") as server:
         put(server.address, "alice", ["me"], images.image(8 << 10))
@@ -177,7 +178,7 @@ def tail(run, folder, picture):
             is_over = multiprocessing.Event()
             others = [
                 multiprocessing.Process(
-                    target=keep_rendering, args=(server.address, uid, bytes_of_picture, is_over), daemon=True
+                    target=keep_rendering, args=(server.address, uid, source_bytes, is_over), daemon=True
                 )
                 for uid in uids
             ]
@@ -192,19 +193,19 @@ def tail(run, folder, picture):
                     other.join(30)
 
         found = run.alternate([("quiet", p99), ("busy", busy)])
-    quiet, beside = Figure("quiet", "ms", found["quiet"]), Figure("while pictures are made", "ms", found["busy"])
+    quiet, loaded = Figure("quiet", "ms", found["quiet"]), Figure("while renditions are made", "ms", found["busy"])
     return Row(
-        "R5", f"p99 of hits while {len(uids)} accounts have pictures made", "quiet", ratio(beside, quiet), 3,
-        more_is_better=False, figures=[beside, quiet],
+        "R5", f"p99 of hits while {len(uids)} accounts request renditions", "quiet", ratio(loaded, quiet), 3,
+        more_is_better=False, figures=[loaded, quiet],
     )
 
 
-def memory(run, folder, picture):
+def memory(run, folder, source):
     profiles, sides = run.scaled(1_250, 20), range(20, 28)
-    bytes_of_picture = picture.read_bytes()
+    source_bytes = source.read_bytes()
     with start(run, folder, "memory", tier="8MiB") as server:
         names = [f"p{number}" for number in range(profiles)]
-        put(server.address, "alice", names, bytes_of_picture)
+        put(server.address, "alice", names, source_bytes)
         with resp.Client(server.address) as client:
             for name in names:
                 client("GET", "alice", name)

@@ -1,4 +1,4 @@
-"""P9 and P10: a million images of ten thousand users."""
+"""P9 and P10: a store with a million images of ten thousand users."""
 
 import signal
 import time
@@ -14,8 +14,8 @@ def rows(run):
     users = run.scaled(10_000, 100)
     folder = run.home / "scale"
     folder.mkdir()
-    # Both on one: a start waits for its fsyncs, and one disk's take another time than another's.
-    with disk.own(folder, users * IMAGES_EACH) as place:
+    # Both on the same disk, because a start waits for fsync, whose duration depends on the disk.
+    with disk.file_system(folder, users * IMAGES_EACH) as place:
         home, stores = {}, {}
         for name, count in (("empty", 1), ("full", users)):
             home[name], stores[name] = folder / name, place / name
@@ -45,13 +45,13 @@ def starts(run, home, stores, users):
     def first_hit(name):
         begin = time.perf_counter()
         with run.subject.start(home[name], tier="8MiB", store=stores[name]) as daemon:
-            # The time between two looks is in the figure.
+            # The polling interval is part of the result.
             daemon.wait_for(daemon.address, pause=0.0002)
             with resp.Client(daemon.address) as client:
                 image = client("GET", "user0", "0" * 12)
                 seconds = time.perf_counter() - begin
                 if not image:
-                    raise processes.Failed("the image stored before the start is not held")
+                    raise processes.Failed("the image stored before the restart is missing")
             daemon.stop(signal.SIGKILL)
         return seconds * 1e3
 
@@ -80,7 +80,7 @@ def starts(run, home, stores, users):
                     raise processes.Failed(f"{counted} images were counted, not {expected}")
                 return daemon.resident() / 2**20
 
-    # Once: it differs by little, and counting a million images takes some twenty seconds of CPU.
+    # Once: the spread is small, and counting a million images takes about twenty seconds of CPU.
     found = run.alternate([(name, lambda name=name: resident(name)) for name in ("empty", "full")], 1)
     mine, empty = Figure(f"{total:,} images", "MiB", found["full"]), Figure("empty store", "MiB", found["empty"])
     yield Row(
@@ -97,11 +97,11 @@ def starts(run, home, stores, users):
 
 
 def wait_until_counted(client, seconds=300):
-    """How many images the store counts when its sweep after the start has ended."""
+    """Waits until the sweep after the start has ended, and returns the number of images."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         store = client.info("store")
-        if store["counted"] == "1":
-            return int(store["images"])
+        if store["store_counted"] == "1":
+            return int(store["stored_images"])
         time.sleep(0.2)
-    raise processes.Failed(f"the store is not counted {seconds} s after the start")
+    raise processes.Failed(f"timeout after {seconds} s: the store is not counted")

@@ -1,4 +1,4 @@
-"""P4 tier: many more images than the memory tier holds, some of them asked for far more often than others."""
+"""P4 tier: many more images than fit in the memory tier, with uneven popularity."""
 
 import contextlib
 import itertools
@@ -10,16 +10,16 @@ from world import clients, images, peers, processes, resp
 
 USERS = 10
 SIZE = 8 << 10
-#: How uneven: the image that is asked for n-th most often is asked for n^-EXPONENT times as often as the first.
+#: The n-th most popular image is requested n^-EXPONENT times as often as the most popular one.
 EXPONENT = 0.99
 
 
 def rows(run):
     folder = run.home / "tier"
     count, requests = run.scaled(100_000, 2_000), run.scaled(200_000, 20_000)
-    pictures = folder / "images"
-    images.write_images(pictures, count, SIZE)
-    # The same in every run, and no user has the images that are asked for most.
+    image_folder = folder / "images"
+    images.write_images(image_folder, count, SIZE)
+    # The same in every run, and popular images are spread over all users.
     draw = random.Random(0)
     numbers = list(range(count))
     draw.shuffle(numbers)
@@ -28,8 +28,8 @@ def rows(run):
     program = run.subject.compile("replay", folder, "replay.c")
     with contextlib.ExitStack() as stack:
         daemon = stack.enter_context(run.subject.start(folder, tier="64MiB")).wait_for(folder / "thumbcached.sock")
-        fill(daemon.address, pictures, count)
-        nginx = stack.enter_context(peers.nginx_cache(folder, pictures))
+        fill(daemon.address, image_folder, count)
+        nginx = stack.enter_context(peers.nginx_cache(folder, image_folder))
         everything = folder / "urls"
         everything.write_text("".join(f"http://localhost/{number:012}\n" for number in range(count)))
         clients.h2load(nginx.address, everything, count, 1)
@@ -40,7 +40,7 @@ def rows(run):
             frames.write_bytes(b"".join(map(request, numbers)))
             length = reply_length(server.address, request(numbers[0]))
             words = [program, server.address, 32, len(request(0)), length, frames]
-            processes.run(words)  # So that the page cache and the tier hold what they will.
+            processes.run(words)  # Warms up the page cache and the tier.
             things.append(
                 (
                     name,
@@ -64,7 +64,7 @@ def rows(run):
     )
 
 
-def fill(address, pictures, count):
+def fill(address, image_folder, count):
     with resp.Client(address) as client:
         for user in range(USERS):
             client("LOGIN", f"u{user}")
@@ -72,7 +72,7 @@ def fill(address, pictures, count):
         address,
         [
             (
-                ("PUT", f"u{number % USERS}", f"{number:012}", (pictures / f"{number:012}").read_bytes())
+                ("PUT", f"u{number % USERS}", f"{number:012}", (image_folder / f"{number:012}").read_bytes())
                 for number in range(first, count, 4)
             )
             for first in range(4)
@@ -89,11 +89,11 @@ def get_from_nginx(number):
 
 
 def reply_length(address, request):
-    """How long an answer is, head and all: every one is as long, since images are, and names, dates and tags."""
+    """Returns the length of a reply. All have the same length, because images, names, dates and ETags do."""
     with contextlib.closing(processes.connect(address)) as stream:
         stream.sendall(request)
         answer = stream.recv(1 << 16)
         head = answer.find(b"\r\n\r\n") + 4 if answer.startswith(b"HTTP") else answer.find(b"\r\n") + 4
         if not answer.startswith((b"HTTP/1.1 200", b"$%d\r\n" % SIZE)):
-            raise processes.Failed(f"the answer to the first request is {answer[:80]!r}")
+            raise processes.Failed(f"unexpected reply to the first request: {answer[:80]!r}")
         return head + SIZE

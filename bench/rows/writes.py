@@ -1,4 +1,4 @@
-"""P7 and P8: PUT, and PURGE of a user who has much."""
+"""P7 and P8: PUT, and PURGE of a user with many images."""
 
 import shutil
 import signal
@@ -8,21 +8,21 @@ from figures import Figure, Row, ratio
 from world import clients, disk, images, processes, resp, subject
 
 SIZE = 8 << 10
-#: Connections that fill a store.
+#: Number of connections that fill a store.
 WRITERS = 16
 
 
 def rows(run):
     folder = run.home / "writes"
     folder.mkdir()
-    with disk.own(folder, run.scaled(200_000, 10_000)) as place:
+    with disk.file_system(folder, run.scaled(200_000, 10_000)) as place:
         yield from puts(run, place)
         yield from purges(run, place)
 
 
 def puts(run, folder):
-    picture = folder / "picture"
-    picture.write_bytes(images.image_without_zeros(SIZE))
+    image_file = folder / "image"
+    image_file.write_bytes(images.image_without_zeros(SIZE))
     loop = folder / "putloop"
     processes.run([processes.find("cc"), "-O2", "-o", loop, run.subject.here / "putloop.c"])
     count = run.scaled(20_000, 2_000)
@@ -38,30 +38,30 @@ def puts(run, folder):
                 (
                     ("ours", kind),
                     lambda names=names: clients.redis_benchmark(
-                        daemon.address, ["PUT", "alice", "__rand_int__"], count, keys=names, stdin=picture
+                        daemon.address, ["PUT", "alice", "__rand_int__"], count, keys=names, stdin=image_file
                     )["rps"],
                 ),
                 (
                     ("loop", kind),
-                    lambda names=names, files=files: float(processes.run([loop, files, picture, count, names])),
+                    lambda names=names, files=files: float(processes.run([loop, files, image_file, count, names])),
                 ),
             ]
         found = run.alternate(things)
     for id, kind, what, goal in (
         ("P7", "new", "PUT of new images, 32 connections", 0.6),
-        ("P7 again", "again", "PUT over images that are there", None),
+        ("P7 again", "again", "PUT that replaces existing images", None),
     ):
         mine, other = (
             Figure(name, "images/s", found[key, kind]) for key, name in (("ours", "thumbcached"), ("loop", "C loop"))
         )
-        yield Row(id, what, "C: open, write, rename", ratio(mine, other), goal, figures=[mine, other])
+        yield Row(id, what, "C loop: open, write, rename", ratio(mine, other), goal, figures=[mine, other])
     shutil.rmtree(folder / "cache")
     for kind in ("new", "again"):
         shutil.rmtree(folder / f"files-{kind}")
 
 
 def purges(run, folder):
-    """How long a receipt takes, of a user with much and of one with a single image; and deleting the same tree."""
+    """Compares a PURGE of many images with a PURGE of one, and with deleting the same files by rm."""
     many = run.scaled(100_000, 5_000)
     large, small, removal = [], [], []
     for number in range(run.few_rounds):
@@ -76,23 +76,23 @@ def purges(run, folder):
                 resp.fill(daemon.address, subject.put_frames("bob", [1], 512))
                 small.append(purge(daemon, "bob"))
             large.append(purge(daemon, "alice"))
-            # Before it has deleted much: what it left behind is deleted here, by the clock.
+            # Killed before it has deleted many files, so that rm deletes them.
             daemon.stop(signal.SIGKILL)
         removal.append(delete(home / "cache", many))
         shutil.rmtree(home)
     mine, one = Figure(f"PURGE of {many:,} images", "ms", large), Figure(
         "PURGE of 1 image, 5 in each round", "ms", small
     )
-    tree = Figure("deleting the tree", "ms", removal)
+    tree = Figure("rm -r", "ms", removal)
     yield Row("P8", f"PURGE of {many:,} images", "PURGE of 1 image", ratio(mine, one), 2.0, False, figures=[mine, one])
     yield Row(
         "P8 tree",
         f"PURGE of {many:,} images",
-        "deleting the tree (rm -r)",
+        "rm -r of the same files",
         ratio(tree, mine),
         1_000,
         figures=[mine, tree],
-        note="how many times faster",
+        note="the ratio is how many times faster PURGE is",
     )
 
 
@@ -107,12 +107,12 @@ def fill_user(address, user, count, size=512):
 
 
 def purge(daemon, user):
-    """Milliseconds from the command to the receipt, by redis-benchmark."""
+    """Returns the milliseconds from the command to its receipt, measured by redis-benchmark."""
     return clients.redis_benchmark(daemon.address, ["PURGE", user], 1, connections=1)["max_latency_ms"]
 
 
 def delete(tree, count):
-    """Milliseconds to delete a tree of `count` images, some of which may be gone already."""
+    """Returns the milliseconds to delete a tree of `count` images, scaled if some of them are already deleted."""
     left = sum(1 for path in tree.rglob("*") if path.is_file())
     begin = time.perf_counter()
     processes.run(["rm", "-r", tree], timeout=600)

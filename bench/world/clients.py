@@ -1,4 +1,4 @@
-"""The clients that measure. None of them is ours."""
+"""The measuring clients. All are existing programs."""
 
 import csv
 import io
@@ -11,9 +11,9 @@ from world import processes
 def redis_benchmark(
     address, words, requests, connections=32, pipeline=1, keys=None, stdin=None, core=None, timeout=300
 ):
-    """Runs redis-benchmark and returns its line: rps, and latencies in milliseconds by the names of its columns.
+    """Runs redis-benchmark and returns its result: rps, and latencies in milliseconds, by column name.
 
-    `__rand_int__` in a word becomes twelve digits below `keys`.
+    `__rand_int__` in a word is replaced by a random number below `keys` with twelve digits.
     """
     command = [processes.find("taskset"), "-c", core] if core is not None else []
     command += [
@@ -35,19 +35,19 @@ def redis_benchmark(
         command.append("-x")
         options["stdin"] = open(stdin, "rb")
     try:
-        said = processes.run(command + list(words), timeout=timeout, **options)
+        output = processes.run(command + list(words), timeout=timeout, **options)
     finally:
         if stdin is not None:
             options["stdin"].close()
-    table = [row for row in csv.reader(io.StringIO(said)) if len(row) >= 8]
+    table = [row for row in csv.reader(io.StringIO(output)) if len(row) >= 8]
     if len(table) < 2:
-        raise processes.Failed(f"redis-benchmark said {said[-200:]!r}")
+        raise processes.Failed(f"unexpected output of redis-benchmark: {output[-200:]!r}")
     return dict(zip(table[-2], [table[-1][0]] + [float(cell) for cell in table[-1][1:8]]))
 
 
-def h2load(address, list_of_urls, requests, connections=32):
-    """HTTP/1.1 with keep-alive; one URL after another on each connection. Returns requests per second."""
-    said = processes.run(
+def h2load(address, url_file, requests, connections=32):
+    """Requests the URLs in turn over HTTP/1.1 with keep-alive. Returns requests per second."""
+    output = processes.run(
         [
             processes.find("h2load"),
             "--h1",
@@ -60,21 +60,21 @@ def h2load(address, list_of_urls, requests, connections=32):
             "-B",
             f"unix:{address}",
             "-i",
-            list_of_urls,
+            url_file,
         ]
     )
-    rate = re.search(r"finished in .*?, ([\d.]+) req/s", said)
-    codes = re.search(r"status codes: (\d+) 2xx", said)
+    rate = re.search(r"finished in .*?, ([\d.]+) req/s", output)
+    codes = re.search(r"status codes: (\d+) 2xx", output)
     if not rate or not codes or int(codes[1]) != requests:
-        raise processes.Failed(f"h2load did not get {requests} images: {said[-400:]!r}")
+        raise processes.Failed(f"h2load did not receive {requests} images: {output[-400:]!r}")
     return float(rate[1])
 
 
 def memaslap(port, directory, seconds=2):
-    """Gets of 8 KiB over 32 connections. It knows no Unix sockets. Returns requests per second, stores included."""
+    """Gets 8 KiB values over 32 TCP connections. Returns requests per second, including the initial SETs."""
     settings = directory / "memaslap.cfg"
     settings.write_text("key\n16 16 1\nvalue\n8192 8192 1\ncmd\n0 0.01\n1 0.99\n")
-    said = processes.run(
+    output = processes.run(
         [
             processes.find("memcaslap", "memaslap"),
             "-s",
@@ -91,14 +91,14 @@ def memaslap(port, directory, seconds=2):
             settings,
         ]
     )
-    rate = re.search(r"TPS: (\d+)", said)
+    rate = re.search(r"TPS: (\d+)", output)
     if not rate:
-        raise processes.Failed(f"memaslap said {said[-200:]!r}")
+        raise processes.Failed(f"unexpected output of memaslap: {output[-200:]!r}")
     return float(rate[1])
 
 
 def curl_parallel(urls, directory):
-    """Downloads into files, 32 at once. Returns the seconds it took."""
+    """Downloads to files, 32 at once. Returns the duration in seconds."""
     settings = directory.parent / "curl.cfg"
     settings.write_text("".join(f'url = "{url}"\noutput = "{directory}/{n}"\n' for n, url in enumerate(urls)))
     begin = time.perf_counter()
@@ -119,8 +119,8 @@ def curl_parallel(urls, directory):
 
 
 def curl_one(url):
-    """Seconds of one download, as curl counts them."""
-    said = processes.run(
+    """Downloads once. Returns the duration in seconds, as measured by curl."""
+    output = processes.run(
         [
             processes.find("curl"),
             "--silent",
@@ -133,15 +133,15 @@ def curl_one(url):
             url,
         ]
     )
-    return float(said)
+    return float(output)
 
 
 def redis_cli_pipe(address, frames, expected):
-    """Sends a file of requests on one connection and reads all replies. Returns the seconds it took."""
+    """Sends a file of requests over one connection and reads all replies. Returns the duration in seconds."""
     begin = time.perf_counter()
     with open(frames, "rb") as source:
-        said = processes.run([processes.find("redis-cli"), "-s", address, "--pipe"], stdin=source)
+        output = processes.run([processes.find("redis-cli"), "-s", address, "--pipe"], stdin=source)
     seconds = time.perf_counter() - begin
-    if f"errors: 0, replies: {expected}" not in said:
-        raise processes.Failed(f"redis-cli --pipe said {said[-300:]!r}")
+    if f"errors: 0, replies: {expected}" not in output:
+        raise processes.Failed(f"unexpected output of redis-cli --pipe: {output[-300:]!r}")
     return seconds

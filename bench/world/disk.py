@@ -1,4 +1,4 @@
-"""A file system of a run's own: made as anybody's is, whatever the machine's own is like, and gone in a moment."""
+"""A separate file system for a measurement, so that the result does not depend on the machine's file system."""
 
 import contextlib
 import os
@@ -8,11 +8,13 @@ from world import processes
 
 
 @contextlib.contextmanager
-def own(folder, count):
-    """A place for `count` small files. Root gets an ext4 in one file, as mkfs.ext4 makes it: with a journal, which the
-    file systems of containers and small virtual machines at times lack, so that making and deleting files and fsync
-    cost another time there. Deleting
-    two million names one by one would take longer than all the rest, too. Others get a directory."""
+def file_system(folder, count):
+    """Yields a directory for `count` small files. For root it is a new ext4 with default options in a loop device;
+    otherwise an ordinary directory.
+
+    The file systems of containers and small virtual machines may lack a journal, which changes the cost of creating and
+    deleting files and of fsync. Unmounting is also much faster than deleting two million files.
+    """
     place = folder / "disk"
     place.mkdir()
     if os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""The images of a run: valid PNG files of a given size, each unlike the others."""
+"""Generates valid, distinct PNG files of a given size."""
 
 import os
 import struct
@@ -19,18 +19,17 @@ SMALLEST = len(HEAD) + len(TAIL) + 12
 
 
 def image(size):
-    """One pixel, and random bytes in a private chunk up to `size`, which is at least SMALLEST."""
+    """Returns a PNG of one pixel with random bytes in a private chunk; `size` is at least SMALLEST."""
     return HEAD + chunk(b"tcBn", os.urandom(size - SMALLEST)) + TAIL
 
 
 def image_without_zeros(size):
-    """What passes for a GIF of 257 pixels each way and has no zero byte: there redis-benchmark would end an argument.
-    """
+    """Returns a GIF of 257 by 257 pixels without zero bytes, since redis-benchmark ends an argument at a zero byte."""
     return b"GIF89a" + b"\x01" * 7 + bytes(byte or 1 for byte in os.urandom(size - 13))
 
 
 def write_images(directory, count, size):
-    """`count` images under the names that redis-benchmark makes of random numbers: twelve digits."""
+    """Writes `count` images, named like redis-benchmark's random numbers: twelve digits."""
     directory.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         (directory / f"{number:012}").write_bytes(image(size))

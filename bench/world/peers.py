@@ -1,7 +1,6 @@
-"""The peers, each as somebody who knows it would run it for this: memory only or page cache only, no logs, on a Unix
-socket.
+"""Starts the peers, tuned as an experienced administrator would: memory or page cache only, no logs, Unix sockets.
 
-Every function starts one and returns it running, with its address in `.address`.
+Every function returns a running server with its address in `.address`.
 """
 
 import os
@@ -12,7 +11,7 @@ from world.processes import Server, find
 
 
 def redis(home, core=None):
-    """Redis without persistence."""
+    """Starts Redis without persistence."""
     address = home / "redis.sock"
     server = Server(
         "redis-server",
@@ -39,7 +38,7 @@ def redis(home, core=None):
 
 
 def memcached(home):
-    """memcached on loopback TCP: the clients that Debian has for it know no Unix sockets."""
+    """Starts memcached on loopback TCP, because Debian's clients for it do not support Unix sockets."""
     port = processes.free_port()
     words = [find("memcached"), "-l", "127.0.0.1", "-p", port, "-U", 0, "-m", 1024, "-t", 1, "-c", 4096]
     server = Server("memcached", words + as_root(["-u", "root"]), home / "memcached.log")
@@ -48,16 +47,16 @@ def memcached(home):
 
 
 def as_root(words):
-    """Words that only root's programs need: those that would change to a user who cannot read our directories."""
+    """Returns the words for root, else none: options that keep a program's user, who must read the directories."""
     return words if os.geteuid() == 0 else []
 
 
 def nginx(home, name, http, workers=1, listens=None):
-    """nginx with the given `http` block."""
+    """Starts nginx with the given `http` block."""
     folder = home / name
     folder.mkdir()
     user = "user root;" if os.geteuid() == 0 else ""
-    # A worker that has opened all that it may answers 500: what it keeps open leaves room for connections.
+    # A worker that reaches its limit of descriptors returns 500, so cached files leave some for connections.
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     kept_open = min(20_000, descriptors * 3 // 4)
     temporary = "".join(
@@ -81,7 +80,7 @@ open_file_cache max={kept_open} inactive=600s; open_file_cache_valid 600s;
 
 
 def nginx_cache(home, images, workers=1):
-    """nginx as a cache (proxy_cache) in front of an nginx that serves files."""
+    """Starts nginx as a cache (proxy_cache) in front of an nginx that serves files."""
     name = f"nginx-cache-{workers}"
     address, behind = home / f"{name}.sock", home / f"{name}-origin.sock"
     return nginx(
@@ -100,9 +99,9 @@ server {{
 
 
 def origin(home, images, core=None):
-    """An nginx on loopback TCP that images are downloaded from. `.log_file` has a line for each request it got.
+    """Starts nginx on loopback TCP as an origin. `.log_file` has a line for each request.
 
-    Below /slow/ a file of 300 KiB takes about a second. Below /same/ every path is the file `same`.
+    A file of 300 KiB below /slow/ takes about a second. Every path below /same/ returns the file `same`.
     """
     port = processes.free_port()
     log = home / "origin.log"
@@ -125,7 +124,7 @@ server {{
 
 
 def varnish(home, behind):
-    """Varnish with its objects in memory, in front of a path that speaks HTTP."""
+    """Starts Varnish with in-memory storage in front of an HTTP server on a Unix socket."""
     address = home / "varnish.sock"
     server = Server(
         "varnishd",

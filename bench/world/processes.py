@@ -1,4 +1,4 @@
-"""Starting, watching and ending the programs of a run: each by its own process id, none left behind."""
+"""Starts, monitors and stops the programs of a run, each by its process id."""
 
 import os
 import pathlib
@@ -12,11 +12,11 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """A program did not do what the run needs of it."""
+    """A program failed or returned an unexpected result."""
 
 
 def raise_descriptor_limit():
-    """A thousand connections take more descriptors than a shell grants; what is started inherits the limit."""
+    """Raises the limit of open files for this process and its children: a thousand connections exceed the default."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -37,17 +37,17 @@ def find(*names):
 
 
 def run(words, **options):
-    """Runs a program to its end and returns what it printed."""
+    """Runs a program to completion and returns its output."""
     words = [str(word) for word in words]
     done = subprocess.run(words, capture_output=True, timeout=options.pop("timeout", 300), **options)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()[-400:]
-        raise Failed(f"{' '.join(words)[:120]}: status {done.returncode}: {said}")
+        output = (done.stderr or done.stdout).decode(errors="replace").strip()[-400:]
+        raise Failed(f"{' '.join(words)[:120]}: status {done.returncode}: {output}")
     return done.stdout.decode(errors="replace")
 
 
 class Server:
-    """A running server. Use it as a context: it is ended, whatever happens inside."""
+    """A running server. As a context manager, it is always stopped at the end."""
 
     def __init__(self, name, words, log, core=None):
         self.name = name
@@ -65,10 +65,9 @@ class Server:
         self.stop()
 
     def stop(self, how=signal.SIGTERM):
-        """Ends it, and its children with it, as it wants to be ended, else by force. Does nothing where that is done.
-        """
+        """Stops the server and its children, by SIGKILL after a timeout. Does nothing if the server has ended."""
         if self.process.returncode is not None:
-            return  # Its id may be another's by now.
+            return  # The id may have been reused.
         children = self.pids()[1:]
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -81,21 +80,21 @@ class Server:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # It went with its parent.
+                pass  # It ended with its parent.
 
     def pids(self):
-        """Its own process and all below it."""
+        """Returns the ids of the process and all its descendants."""
         pids = [self.process.pid]
         for pid in pids:
             try:
                 for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
                     pids += [int(child) for child in (task / "children").read_text().split()]
             except OSError:
-                pass  # It has ended meanwhile.
+                pass  # It has ended.
         return pids
 
     def cpu(self):
-        """Seconds of user and system time so far: fields 14 and 15 of proc_pid_stat(5), of all its processes."""
+        """Returns the CPU time in seconds, of all its processes: fields 14 and 15 of proc_pid_stat(5)."""
         total = 0
         for pid in self.pids():
             fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -103,19 +102,19 @@ class Server:
         return total / TICKS
 
     def resident(self):
-        """Bytes of memory: VmRSS of proc_pid_status(5)."""
+        """Returns the resident memory in bytes: VmRSS of proc_pid_status(5)."""
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
-        raise Failed(f"{self.name} has ended: {self.last_words()}")
+        raise Failed(f"{self.name} has ended: {self.log_tail()}")
 
-    def last_words(self):
-        return pathlib.Path(self.log).read_text(errors="replace").strip()[-400:] or "it said nothing"
+    def log_tail(self):
+        return pathlib.Path(self.log).read_text(errors="replace").strip()[-400:] or "(empty log)"
 
     def wait_for(self, address, seconds=30, pause=0.005):
-        """Returns when somebody listens at a path or a TCP port of this machine; looks every `pause` seconds.
+        """Waits until a path or a local TCP port accepts connections; polls every `pause` seconds.
 
-        Where it does not return the server is ended: nobody else holds it yet who could.
+        Stops the server on failure.
         """
         try:
             return self._wait_for(address, seconds, pause)
@@ -127,17 +126,17 @@ class Server:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
-                raise Failed(f"{self.name} ended with status {self.process.returncode}: {self.last_words()}")
+                raise Failed(f"{self.name} ended with status {self.process.returncode}: {self.log_tail()}")
             try:
                 connect(address).close()
                 return self
             except OSError:
                 time.sleep(pause)
-        raise Failed(f"{self.name} does not listen at {address} after {seconds} s: {self.last_words()}")
+        raise Failed(f"{self.name} does not listen at {address} after {seconds} s: {self.log_tail()}")
 
 
 def connect(address):
-    """A stream socket, connected to a path or to a TCP port of this machine."""
+    """Connects a stream socket to a path or to a local TCP port."""
     if isinstance(address, int):
         return socket.create_connection(("127.0.0.1", address), timeout=60)
     stream = socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-"""A small client for what is not measured: filling stores, purging, asking for figures."""
+"""A small RESP client for setup: filling stores, purging, reading INFO."""
 
 from concurrent.futures.thread import ThreadPoolExecutor
 
@@ -42,20 +42,20 @@ class Client:
             return None if length < 0 else self.reader.read(length + 2)[:-2]
         if kind == b"*":
             return [self.reply() for _ in range(int(rest))]
-        raise processes.Failed(f"the server said {line!r}")
+        raise processes.Failed(f"unexpected reply: {line!r}")
 
     def __call__(self, *words):
         self.send(*words)
         return self.reply()
 
     def info(self, section):
-        """A section of INFO as a dictionary."""
+        """Returns a section of INFO as a dictionary."""
         lines = self("INFO", section).decode().split("\r\n")
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 def fill(address, commands, window=64):
-    """Sends many commands that each answer with one line, `window` of them ahead of their replies."""
+    """Sends commands whose replies are one line, with up to `window` of them pending."""
     with Client(address) as client:
         pending = 0
         batch = []
@@ -68,20 +68,20 @@ def fill(address, commands, window=64):
 
 
 def _exchange(client, batch, pending, keep):
-    """Sends a batch and reads replies until no more than `keep` are missing. Returns the change of what is pending."""
+    """Sends a batch and reads replies until at most `keep` are pending. Returns the change of the pending number."""
     if batch:
         client.stream.sendall(b"".join(batch))
     missing = pending + len(batch)
     while missing > keep:
         line = client.reader.readline()
         if not line.startswith((b"+", b":")):
-            raise processes.Failed(f"while filling a store the server said {line!r}")
+            raise processes.Failed(f"unexpected reply while filling a store: {line!r}")
         missing -= 1
     return missing - pending
 
 
 def fill_in_parallel(address, parts):
-    """Fills over as many connections as there are parts: PUTs of one connection wait for each other."""
+    """Fills over one connection per part, because PUTs of one connection are processed one after another."""
     with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(fill, address, part) for part in parts]:
             done.result()

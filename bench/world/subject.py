@@ -1,4 +1,4 @@
-"""thumbcached itself, and the floors it is held against."""
+"""thumbcached, and the minimal servers that it is compared with."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ from world.processes import Server
 
 
 class Subject:
-    """How to start the programs that were built: `thumbcached`, and `floor` if there is one."""
+    """The built programs: `thumbcached`, and FloorServer if it exists."""
 
     def __init__(self, programs):
         self.here = pathlib.Path(__file__).resolve().parent.parent / "programs"
@@ -28,10 +28,12 @@ class Subject:
         ttl="1d",
         is_limited=False,
     ):
-        """Starts the daemon with what it keeps in `store` (else in `home`), `quota` for each user, and images from an
-        `origin` that live for `ttl`. Everything else is as it comes, but for limits that a thousand connections and a
-        million images of one uid need;
-        `is_limited` leaves these, and the quota, as they come, too."""
+        """Starts the daemon with its store in `store` (default: `home`), `quota` for each user, and, with an `origin`,
+        images that live for `ttl`.
+
+        All other settings have their defaults, except limits that a thousand connections and a million images of one
+        uid exceed. With `is_limited`, these limits and the quota also have their defaults.
+        """
         store = store or home
         for kind in ("cache", "state", "runtime"):
             (store / kind).mkdir(exist_ok=True)
@@ -43,7 +45,7 @@ class Subject:
             + ("" if is_limited else f'quota = "64GiB"\nuser-quota = "{quota}"\n')
             + "".join(f'{kind} = "{store}/{kind}"\n' for kind in ("cache", "state", "runtime"))
             + f'[memory]\ntier = "{tier}"\n'
-            # INFO shows an admin alone what the store still has to do.
+            # Only admins see the store's pending work in INFO.
             + f'[access]\nadmins = ["{os.geteuid()}"]\n'
             + (
                 ""
@@ -62,25 +64,36 @@ class Subject:
         server.address = address
         return server
 
+    def http(self, home, daemon):
+        """Starts thumbcached-http, which serves the images of the user `site`, on a Unix socket."""
+        address = home / "http.sock"
+        settings = home / "http.toml"
+        settings.write_text(f'socket = "{daemon}"\n[images]\nlisten = "{address}"\nuser = "site"\n')
+        server = Server(
+            "thumbcached-http", [self.programs / "thumbcached-http", "--config", settings], home / "http.log"
+        )
+        server.address = address
+        return server.wait_for(address)
+
     def floor(self, home, images, image_size, words):
-        """A bare swift-nio server that answers every frame as long as that of `words` from ready buffers."""
+        """Starts the minimal swift-nio server, which answers every frame of that length with a prepared image."""
         return self._floor("floor", self.floor_program, home, images, image_size, words)
 
-    def least(self, home, images, image_size, words):
-        """The same in C, with nothing around the system calls: what the machine itself takes."""
+    def minimal_server(self, home, images, image_size, words):
+        """Starts the minimal C server, which makes only the necessary system calls."""
         return self._floor(
-            "least", self.compile("leastloop", home, "leastloop.c", "serve.c"), home, images, image_size, words
+            "least", self.compile("minserver", home, "minserver.c", "serve.c"), home, images, image_size, words
         )
 
-    def least_on_disk(self, home, images, image_size, words):
-        """The same in C with images that lie encrypted in files, which it reads and opens for each reply."""
-        files = home / "diskloop-files"
+    def disk_server(self, home, images, image_size, words):
+        """Starts the minimal C server that reads and decrypts an image file for each reply."""
+        files = home / "diskserver-files"
         files.mkdir()
-        loop = self.compile("diskloop", home, "diskloop.c", "serve.c", libraries=["-lcrypto"])
-        return self._floor("diskloop", loop, home, images, image_size, words, files)
+        loop = self.compile("diskserver", home, "diskserver.c", "serve.c", libraries=["-lcrypto"])
+        return self._floor("diskserver", loop, home, images, image_size, words, files)
 
     def compile(self, name, home, *sources, libraries=()):
-        """A program of ours in C."""
+        """Compiles a C program of bench/programs."""
         program = home / name
         processes.run(
             [processes.find("cc"), "-O2", "-o", program, *(self.here / source for source in sources), *libraries]
@@ -98,6 +111,6 @@ class Subject:
 
 
 def put_frames(user, numbers, size):
-    """PUTs of small images, all different, under twelve digits."""
+    """Yields PUTs of small, distinct images with twelve-digit names."""
     for number in numbers:
         yield "PUT", user, b"%012d" % number, images.image(size)

@@ -1,5 +1,6 @@
-/* An application's own log-out, without any library:  logout USER Ends the cache of that account, for the uid that
- * runs this. When it succeeds, nothing of the account can be read again.
+/* Logout by an application, without a library:  logout USER
+ *
+ * Ends the cache of USER for the calling uid. After success, nothing of the user can be read again.
  *
  *     cc -o logout logout.c */
 #include <errno.h>
@@ -10,12 +11,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* 0 when the cache is gone; otherwise -1, with what went wrong in `error`. */
+/* Returns 0 if the cache has ended; otherwise -1 with the reason in `error`. */
 static int log_out(const char *path, const char *user, char *error, size_t size)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     if (strlen(path) >= sizeof address.sun_path) {
-        snprintf(error, size, "the path of the socket is too long");
+        snprintf(error, size, "the socket path is too long");
         return -1;
     }
     strcpy(address.sun_path, path);
@@ -33,7 +34,7 @@ static int log_out(const char *path, const char *user, char *error, size_t size)
 
     fprintf(stream, "*2\r\n$6\r\nLOGOUT\r\n$%zu\r\n%s\r\n", strlen(user), user);
     fflush(stream);
-    /* A receipt, which is an array, or an error, which is a line. */
+    /* Either a receipt, which is an array, or an error line. */
     char reply[512] = "the daemon closed the connection";
     int done = fgets(reply, sizeof reply, stream) && reply[0] == '*';
     if (!done)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""An application's own log-out, without any library:  logout.py USER
+"""Logout by an application, without a library:  logout.py USER
 
-Ends the cache of that account, for the uid that runs this. When it succeeds, nothing of the account can be read again.
-With a Redis client it is redis.Redis(unix_socket_path=...).execute_command("LOGOUT", user).
+Ends the cache of USER for the calling uid. After success, nothing of the user can be read again.
+With a Redis client: redis.Redis(unix_socket_path=...).execute_command("LOGOUT", user).
 """
 
 import os
@@ -11,12 +11,12 @@ import sys
 
 
 def log_out(path, user):
-    """Returns when the cache is gone; raises OSError otherwise."""
+    """Returns when the cache has ended; raises OSError otherwise."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(30)
         connection.connect(path)
         connection.sendall(b"*2\r\n$6\r\nLOGOUT\r\n$%d\r\n%s\r\n" % (len(user), user))
-        # A receipt, which is an array, or an error, which is a line.
+        # Either a receipt, which is an array, or an error line.
         reply = connection.makefile("rb").readline()
     if not reply.startswith(b"*"):
         raise OSError(reply.decode(errors="replace").strip() or "the daemon closed the connection")

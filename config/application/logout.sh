@@ -1,7 +1,7 @@
 #!/bin/sh
-# An application's own log-out, with redis-cli:  logout.sh USER
-# Ends the cache of that account, for the uid that runs this. When it succeeds, nothing of the account can be read
-# again.
+# Logout by an application, with redis-cli:  logout.sh USER
+#
+# Ends the cache of USER for the calling uid. After success, nothing of the user can be read again.
 set -eu
-# -e: an error of the daemon is one of redis-cli, too.
+# -e: an error reply gives a nonzero exit status.
 exec redis-cli -e -s "${THUMBCACHED_SOCKET:-/run/thumbcached/thumbcached.sock}" LOGOUT "$1"

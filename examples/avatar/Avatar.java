@@ -1,11 +1,11 @@
-// One picture from thumbcached, in Java 17, without a library (apt install openjdk-17-jdk-headless): Jedis and Lettuce
-// would have to be told how to connect to a Unix socket, which Java itself has known since version 16.
+// One image from thumbcached, in Java 17, without a library (apt install openjdk-17-jdk-headless).
+// Jedis and Lettuce need extra code for Unix sockets, which Java itself supports since version 16.
 //
-//   java Avatar.java USER PROFILE COPY [PICTURE]
+//   java Avatar.java USER PROFILE COPY [IMAGE]
 //
-// Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
-// the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
-// The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1.
+// Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+// verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+// Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error.
 import java.io.*;
 import java.net.UnixDomainSocketAddress;
 import java.nio.channels.*;
@@ -22,7 +22,7 @@ public class Avatar {
         in = new BufferedInputStream(Channels.newInputStream(channel));
     }
 
-    /** A request is an array of byte strings, each with its length in front. */
+    /** Sends a request, an array of byte strings with length prefixes, and returns the reply. */
     Object ask(Object... words) throws IOException {
         out.write(("*" + words.length + "\r\n").getBytes());
         for (Object word : words) {
@@ -35,7 +35,7 @@ public class Avatar {
         return reply();
     }
 
-    /** A reply, by its first character: a String, a Long, a byte array, a List, or null. Errors are thrown. */
+    /** Reads a reply, whose first character is its type: String, Long, byte[], List or null. Throws error replies. */
     private Object reply() throws IOException {
         StringBuilder line = new StringBuilder();
         for (int next = in.read(); next != '\r'; next = in.read()) {
@@ -61,24 +61,24 @@ public class Avatar {
         return elements;
     }
 
-    /** What others do with a client begins here. */
-    boolean run(String user, String profile, String copy, String picture) throws IOException {
-        // From here to the log-out there is a cache of this user.
+    /** The part that corresponds to the other examples. */
+    boolean run(String user, String profile, String copy, String imageFile) throws IOException {
+        // The cache of this user exists until the logout.
         ask("LOGIN", user);
         byte[] image;
         List<?> receipt;
         try {
-            if (picture != null) ask("PUT", user, profile, Files.readAllBytes(Path.of(picture)));
+            if (imageFile != null) ask("PUT", user, profile, Files.readAllBytes(Path.of(imageFile)));
             image = (byte[]) ask("GET", user, profile);
             if (image != null) {
                 Files.write(Path.of(copy), image);
                 System.out.println(image.length + " bytes written to " + copy);
             }
         } finally {
-            // Whatever went wrong before: this ends the cache.
+            // Ends the cache even after an error.
             receipt = (List<?>) ask("LOGOUT", user);
         }
-        // The receipt, an array of names and values in turn, says that nothing can be read any more.
+        // The receipt, an array of names and values, confirms that nothing can be read any more.
         for (int i = 0; i < receipt.size(); i += 2)
             if (new String((byte[]) receipt.get(i)).equals("users"))
                 System.out.println("caches ended: " + receipt.get(i + 1));
@@ -86,18 +86,18 @@ public class Avatar {
             ask("GET", user, profile);
         } catch (IOException error) {
             if (!error.getMessage().startsWith("NOLOGIN")) throw error;
-            System.out.println("asked again: NOLOGIN");
+            System.out.println("after logout: NOLOGIN");
             return image != null;
         }
-        throw new IOException("the cache is still there");
+        throw new IOException("the cache still exists");
     }
 
     public static void main(String[] words) {
-        if (words.length != 3 && words.length != 4) end(2, "usage: Avatar USER PROFILE COPY [PICTURE]");
+        if (words.length != 3 && words.length != 4) end(2, "usage: Avatar USER PROFILE COPY [IMAGE]");
         String path = System.getenv().getOrDefault("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock");
         try {
-            String picture = words.length == 4 ? words[3] : null;
-            if (!new Avatar(path).run(words[0], words[1], words[2], picture)) end(4, "there is no picture");
+            String imageFile = words.length == 4 ? words[3] : null;
+            if (!new Avatar(path).run(words[0], words[1], words[2], imageFile)) end(4, "no image");
         } catch (IOException error) {
             end(1, error.toString());
         }

@@ -1,10 +1,10 @@
-/* One picture from thumbcached, in C, with hiredis (apt install gcc libhiredis-dev).
+/* One image from thumbcached, in C, with hiredis (apt install gcc libhiredis-dev).
  *
- *   cc -o avatar avatar.c -lhiredis && ./avatar USER PROFILE COPY [PICTURE]
+ *   cc -o avatar avatar.c -lhiredis && ./avatar USER PROFILE COPY [IMAGE]
  *
- * Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
- * the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
- * The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1. */
+ * Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+ * verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+ * Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error. */
 #include <err.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 static redisContext *daemon;
 
-/* The reply, or the end of the program: without a reply the connection broke. */
+/* Returns the reply, or exits on an error. */
 static redisReply *checked(redisReply *reply) {
     if (!reply) errx(1, "%s", daemon->errstr);
     if (reply->type == REDIS_REPLY_ERROR) errx(1, "%s", reply->str);
@@ -28,19 +28,18 @@ static void put(const char *user, const char *profile, const char *path) {
     rewind(file);
     if (!bytes || fread(bytes, 1, size, file) != size) err(1, "%s", path);
     fclose(file);
-    /* %b is a pointer and a length: an image holds zeros. */
+    /* %b takes a pointer and a length, since an image contains zeros. */
     freeReplyObject(checked(redisCommand(daemon, "PUT %s %s %b", user, profile, bytes, size)));
     free(bytes);
 }
 
 int main(int count, char **words) {
-    if (count != 4 && count != 5) errx(2, "usage: avatar USER PROFILE COPY [PICTURE]");
+    if (count != 4 && count != 5) errx(2, "usage: avatar USER PROFILE COPY [IMAGE]");
     const char *user = words[1], *profile = words[2], *copy = words[3], *path = getenv("THUMBCACHED_SOCKET");
     daemon = redisConnectUnix(path ? path : "/run/thumbcached/thumbcached.sock");
     if (!daemon || daemon->err) errx(1, "no daemon: %s", daemon ? daemon->errstr : "no memory");
 
-    /* From here to the log-out there is a cache of this user. With HOLD it also ends with this connection, should the
-     * program end on the way. */
+    /* With HOLD, the cache ends at the logout or with this connection. */
     freeReplyObject(checked(redisCommand(daemon, "LOGIN %s HOLD", user)));
     if (count == 5) put(user, profile, words[4]);
 
@@ -53,7 +52,7 @@ int main(int count, char **words) {
     }
     freeReplyObject(image);
 
-    /* The receipt, an array of names and values in turn, says that nothing can be read any more. */
+    /* The receipt, an array of names and values, confirms that nothing can be read any more. */
     redisReply *receipt = checked(redisCommand(daemon, "LOGOUT %s", user));
     for (size_t i = 0; i + 1 < receipt->elements; i += 2)
         if (strcmp(receipt->element[i]->str, "users") == 0)
@@ -62,10 +61,10 @@ int main(int count, char **words) {
 
     redisReply *again = redisCommand(daemon, "GET %s %s", user, profile);
     if (!again || again->type != REDIS_REPLY_ERROR || strncmp(again->str, "NOLOGIN", 7) != 0)
-        errx(1, "the cache is still there");
-    puts("asked again: NOLOGIN");
+        errx(1, "the cache still exists");
+    puts("after logout: NOLOGIN");
     freeReplyObject(again);
     redisFree(daemon);
-    if (!found) errx(4, "there is no picture");
+    if (!found) errx(4, "no image");
     return 0;
 }

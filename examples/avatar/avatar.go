@@ -1,10 +1,10 @@
-// One picture from thumbcached, in Go, with redigo (apt install golang-go golang-github-gomodule-redigo-dev).
+// One image from thumbcached, in Go, with redigo (apt install golang-go golang-github-gomodule-redigo-dev).
 //
-//	GO111MODULE=off GOPATH=/usr/share/gocode go build avatar.go && ./avatar USER PROFILE COPY [PICTURE]
+//	GO111MODULE=off GOPATH=/usr/share/gocode go build avatar.go && ./avatar USER PROFILE COPY [IMAGE]
 //
-// Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
-// the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
-// The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1.
+// Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+// verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+// Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// end says why the program ends, if there is a reason.
+// end exits with a message, if any.
 func end(status int, reason error) {
 	if reason != nil {
 		fmt.Fprintln(os.Stderr, "avatar:", reason)
@@ -26,7 +26,7 @@ func end(status int, reason error) {
 
 func main() {
 	if len(os.Args) != 4 && len(os.Args) != 5 {
-		end(2, errors.New("usage: avatar USER PROFILE COPY [PICTURE]"))
+		end(2, errors.New("usage: avatar USER PROFILE COPY [IMAGE]"))
 	}
 	user, profile, target := os.Args[1], os.Args[2], os.Args[3]
 	path, isSet := os.LookupEnv("THUMBCACHED_SOCKET")
@@ -36,17 +36,16 @@ func main() {
 	daemon, err := redis.Dial("unix", path)
 	end(1, err)
 
-	// From here to the log-out there is a cache of this user. With HOLD it also ends with this connection, should the
-	// program end on the way.
+	// With HOLD, the cache ends at the logout or with this connection.
 	_, err = daemon.Do("LOGIN", user, "HOLD")
 	end(1, err)
 	if len(os.Args) == 5 {
-		picture, err := os.ReadFile(os.Args[4])
+		file, err := os.ReadFile(os.Args[4])
 		end(1, err)
-		_, err = daemon.Do("PUT", user, profile, picture)
+		_, err = daemon.Do("PUT", user, profile, file)
 		end(1, err)
 	}
-	// Bytes makes an error of a reply that is null.
+	// Bytes returns an error for a null reply.
 	image, missing := redis.Bytes(daemon.Do("GET", user, profile))
 	if missing != redis.ErrNil {
 		end(1, missing)
@@ -54,7 +53,7 @@ func main() {
 		fmt.Printf("%d bytes written to %s\n", len(image), target)
 	}
 
-	// The receipt, an array of names and values in turn, says that nothing can be read any more.
+	// The receipt, an array of names and values, confirms that nothing can be read any more.
 	receipt, err := redis.Values(daemon.Do("LOGOUT", user))
 	end(1, err)
 	for i := 0; i+1 < len(receipt); i += 2 {
@@ -64,10 +63,10 @@ func main() {
 	}
 	_, err = daemon.Do("GET", user, profile)
 	if err == nil || !strings.HasPrefix(err.Error(), "NOLOGIN") {
-		end(1, errors.New("the cache is still there"))
+		end(1, errors.New("the cache still exists"))
 	}
-	fmt.Println("asked again: NOLOGIN")
+	fmt.Println("after logout: NOLOGIN")
 	if missing != nil {
-		end(4, errors.New("there is no picture"))
+		end(4, errors.New("no image"))
 	}
 }

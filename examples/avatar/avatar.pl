@@ -1,20 +1,20 @@
 #!/usr/bin/env perl
-# One picture from thumbcached, in Perl, with the module Redis (apt install libredis-perl, or cpan Redis).
+# One image from thumbcached, in Perl, with the module Redis (apt install libredis-perl, or cpan Redis).
 #
-#   perl avatar.pl USER PROFILE COPY [PICTURE]
+#   perl avatar.pl USER PROFILE COPY [IMAGE]
 #
-# Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
-# the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
-# The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1.
+# Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+# verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+# Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error.
 use strict;
 use warnings;
 use Redis;
 
 if (@ARGV != 3 && @ARGV != 4) {
-    print STDERR "usage: avatar.pl USER PROFILE COPY [PICTURE]\n";
+    print STDERR "usage: avatar.pl USER PROFILE COPY [IMAGE]\n";
     exit 2;
 }
-my ($user, $profile, $copy, $picture) = @ARGV;
+my ($user, $profile, $copy, $image_file) = @ARGV;
 
 sub file {
     my ($mode, $path, @bytes) = @_;
@@ -26,11 +26,11 @@ sub file {
 my $image;
 eval {
     my $daemon = Redis->new(sock => $ENV{THUMBCACHED_SOCKET} // '/run/thumbcached/thumbcached.sock');
-    # From here to the log-out there is a cache of this user. Any command is a method.
+    # The cache of this user exists until the logout. Each command is a method.
     $daemon->login($user);
     eval {
-        $daemon->put($user, $profile, file('<', $picture)) if defined $picture;
-        # The image itself, as bytes, or undef.
+        $daemon->put($user, $profile, file('<', $image_file)) if defined $image_file;
+        # The image as bytes, or undef.
         $image = $daemon->get($user, $profile);
         if (defined $image) {
             file('>', $copy, $image);
@@ -38,21 +38,20 @@ eval {
         }
         1;
     } or my $failure = $@;
-    # Whatever went wrong before: this ends the cache. The receipt, an array of names and values in turn, says that
-    # nothing can be read any more.
+    # Ends the cache even after an error. The receipt is an array of names and values.
     my %receipt = @{ $daemon->logout($user) };
     die $failure if $failure;
     print "caches ended: $receipt{users}\n";
 
-    die "the cache is still there\n" if eval { $daemon->get($user, $profile); 1 };
+    die "the cache still exists\n" if eval { $daemon->get($user, $profile); 1 };
     die $@ unless $@ =~ /\bNOLOGIN\b/;
-    print "asked again: NOLOGIN\n";
+    print "after logout: NOLOGIN\n";
     1;
 } or do {
     print STDERR "avatar.pl: $@";
     exit 1;
 };
 unless (defined $image) {
-    print STDERR "there is no picture\n";
+    print STDERR "no image\n";
     exit 4;
 }

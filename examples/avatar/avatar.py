@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One picture from thumbcached, in Python, with redis-py (apt install python3-redis, or pip install redis).
+"""One image from thumbcached, in Python, with redis-py (apt install python3-redis, or pip install redis).
 
-    avatar.py USER PROFILE COPY [PICTURE]
+    avatar.py USER PROFILE COPY [IMAGE]
 
-Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
-the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
-The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1.
+Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error.
 """
 
 import os
@@ -15,20 +15,19 @@ import sys
 import redis
 
 
-def run(daemon, user, profile, copy, picture=None):
-    # From here to the log-out there is a cache of this user. execute_command sends any command, word by word.
+def run(daemon, user, profile, copy, image_file=None):
+    # The cache of this user exists until the logout. execute_command sends any command.
     daemon.execute_command("LOGIN", user)
     try:
-        if picture:
-            daemon.execute_command("PUT", user, profile, pathlib.Path(picture).read_bytes())
-        # The image itself, as bytes, or None.
+        if image_file:
+            daemon.execute_command("PUT", user, profile, pathlib.Path(image_file).read_bytes())
+        # The image as bytes, or None.
         image = daemon.execute_command("GET", user, profile)
         if image is not None:
             pathlib.Path(copy).write_bytes(image)
             print(f"{len(image)} bytes written to {copy}")
     finally:
-        # Whatever went wrong before: this ends the cache. The receipt says that nothing can be read any more, in RESP2
-        # as a list of names and values, in RESP3, which newer clients speak, as a map.
+        # Ends the cache even after an error. The receipt is a list in RESP2 and a map in RESP3.
         receipt = daemon.execute_command("LOGOUT", user)
     if isinstance(receipt, list):
         receipt = dict(zip(receipt[::2], receipt[1::2]))
@@ -39,15 +38,15 @@ def run(daemon, user, profile, copy, picture=None):
     except redis.ResponseError as error:
         if not str(error).startswith("NOLOGIN"):
             raise
-        print("asked again: NOLOGIN")
+        print("after logout: NOLOGIN")
     else:
-        sys.exit("the cache is still there")
+        sys.exit("the cache still exists")
     return image is not None
 
 
 if __name__ == "__main__":
     if len(sys.argv) not in (4, 5):
-        print("usage: avatar.py USER PROFILE COPY [PICTURE]", file=sys.stderr)
+        print("usage: avatar.py USER PROFILE COPY [IMAGE]", file=sys.stderr)
         sys.exit(2)
     try:
         path = os.environ.get("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock")
@@ -55,5 +54,5 @@ if __name__ == "__main__":
     except (redis.RedisError, OSError) as error:
         sys.exit(f"avatar.py: {error}")
     if not found:
-        print("there is no picture", file=sys.stderr)
+        print("no image", file=sys.stderr)
         sys.exit(4)

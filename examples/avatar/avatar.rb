@@ -1,50 +1,50 @@
 #!/usr/bin/env ruby
-# One picture from thumbcached, in Ruby, with redis-rb (apt install ruby-redis, or gem install redis).
+# One image from thumbcached, in Ruby, with redis-rb (apt install ruby-redis, or gem install redis).
 #
-#   ruby avatar.rb USER PROFILE COPY [PICTURE]
+#   ruby avatar.rb USER PROFILE COPY [IMAGE]
 #
-# Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
-# the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
-# The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1.
+# Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+# verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+# Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error.
 require "redis"
 
 unless [3, 4].include?(ARGV.size)
-  warn "usage: avatar.rb USER PROFILE COPY [PICTURE]"
+  warn "usage: avatar.rb USER PROFILE COPY [IMAGE]"
   exit 2
 end
-user, profile, copy, picture = ARGV
+user, profile, copy, image_file = ARGV
 
 begin
   daemon = Redis.new(path: ENV.fetch("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock"))
-  # From here to the log-out there is a cache of this user. call sends any command, word by word.
+  # The cache of this user exists until the logout. call sends any command.
   daemon.call("LOGIN", user)
   begin
-    daemon.call("PUT", user, profile, File.binread(picture)) if picture
-    # The image itself, or nil. The client takes it for text; as a file it is the same bytes.
+    daemon.call("PUT", user, profile, File.binread(image_file)) if image_file
+    # The image, or nil. The client returns it as text with the same bytes.
     image = daemon.call("GET", user, profile)
     if image
       File.binwrite(copy, image)
       puts "#{image.bytesize} bytes written to #{copy}"
     end
   ensure
-    # Whatever went wrong before: this ends the cache.
+    # Ends the cache even after an error.
     receipt = daemon.call("LOGOUT", user)
   end
-  # The receipt, an array of names and values in turn, says that nothing can be read any more.
+  # The receipt, an array of names and values, confirms that nothing can be read any more.
   puts "caches ended: #{Hash[*receipt]['users']}"
 
   begin
     daemon.call("GET", user, profile)
-    abort "the cache is still there"
+    abort "the cache still exists"
   rescue Redis::CommandError => error
     raise unless error.message.start_with?("NOLOGIN")
-    puts "asked again: NOLOGIN"
+    puts "after logout: NOLOGIN"
   end
 rescue Redis::BaseError, SystemCallError => error
   abort "avatar.rb: #{error.message}"
 end
 
 unless image
-  warn "there is no picture"
+  warn "no image"
   exit 4
 end

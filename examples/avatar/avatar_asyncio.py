@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One picture from thumbcached, in asyncio, with redis-py (apt install python3-redis, or pip install redis).
+"""One image from thumbcached, in asyncio, with redis-py (apt install python3-redis, or pip install redis).
 
-    avatar_asyncio.py USER PROFILE COPY [PICTURE]
+    avatar_asyncio.py USER PROFILE COPY [IMAGE]
 
-Logs USER in, writes the picture of PROFILE to the file COPY, logs USER out, and asks once more. The picture is
-the file PICTURE if there is one, otherwise the daemon downloads it. THUMBCACHED_SOCKET names the daemon's socket.
-The exit status is 0 when all went well, 4 if there is no picture, 2 for a wrong command line, else 1.
+Logs USER in, stores the file IMAGE, if given, writes the image of PROFILE to the file COPY, logs USER out, and
+verifies the logout. Without IMAGE, the daemon downloads the image. THUMBCACHED_SOCKET names the daemon's socket.
+Exit status: 0 success, 4 no image, 2 invalid usage, 1 any other error.
 """
 
 import asyncio
@@ -16,21 +16,20 @@ import sys
 import redis.asyncio
 
 
-async def run(daemon, user, profile, copy, picture=None):
-    # From here to the log-out there is a cache of this user. execute_command sends any command, word by word.
+async def run(daemon, user, profile, copy, image_file=None):
+    # The cache of this user exists until the logout. execute_command sends any command.
     await daemon.execute_command("LOGIN", user)
     try:
-        if picture:
-            await daemon.execute_command("PUT", user, profile, pathlib.Path(picture).read_bytes())
-        # Ten tasks want the same picture, as ten rows of a list might. Each takes a connection from the client's pool;
-        # the daemon makes one download of it.
+        if image_file:
+            await daemon.execute_command("PUT", user, profile, pathlib.Path(image_file).read_bytes())
+        # Ten tasks request the same image. Each uses a connection of the client's pool;
+        # the daemon downloads it once.
         images = await asyncio.gather(*(daemon.execute_command("GET", user, profile) for _ in range(10)))
         if images[0] is not None:
             pathlib.Path(copy).write_bytes(images[0])
             print(f"{len(images[0])} bytes written to {copy}")
     finally:
-        # Whatever went wrong before: this ends the cache. The receipt says that nothing can be read any more, in RESP2
-        # as a list of names and values, in RESP3, which newer clients speak, as a map.
+        # Ends the cache even after an error. The receipt is a list in RESP2 and a map in RESP3.
         receipt = await daemon.execute_command("LOGOUT", user)
     if isinstance(receipt, list):
         receipt = dict(zip(receipt[::2], receipt[1::2]))
@@ -41,9 +40,9 @@ async def run(daemon, user, profile, copy, picture=None):
     except redis.ResponseError as error:
         if not str(error).startswith("NOLOGIN"):
             raise
-        print("asked again: NOLOGIN")
+        print("after logout: NOLOGIN")
     else:
-        sys.exit("the cache is still there")
+        sys.exit("the cache still exists")
     return images[0] is not None
 
 
@@ -55,12 +54,12 @@ async def main():
 
 if __name__ == "__main__":
     if len(sys.argv) not in (4, 5):
-        print("usage: avatar_asyncio.py USER PROFILE COPY [PICTURE]", file=sys.stderr)
+        print("usage: avatar_asyncio.py USER PROFILE COPY [IMAGE]", file=sys.stderr)
         sys.exit(2)
     try:
         found = asyncio.run(main())
     except (redis.RedisError, OSError) as error:
         sys.exit(f"avatar_asyncio.py: {error}")
     if not found:
-        print("there is no picture", file=sys.stderr)
+        print("no image", file=sys.stderr)
         sys.exit(4)

@@ -3,109 +3,101 @@
 
     contacts.py USER 'NAME <PROFILE>' …
 
-The pictures are thumbcached's. When USER logs out, here or elsewhere, the window is told before whoever asked for it
-gets the receipt, and forgets everybody. THUMBCACHED_SOCKET names the daemon's socket.
+The images come from thumbcached. When USER logs out, here or elsewhere, the window is notified before the logout
+completes, and discards all contacts. THUMBCACHED_SOCKET names the daemon's socket. The client is the Python
+package in clients/python: PYTHONPATH=clients/python/src.
 """
 
 import email.utils
-import os
 import sys
 import threading
 
 import gi
-import redis
+import thumbcache
 
 gi.require_version("Gdk", "4.0")
 gi.require_version("Gtk", "4.0")
 from gi.repository import Gdk, GLib, Gtk
 
 STYLE = b"""
-row { padding: 9px 16px; }  .name { font-weight: bold; }  .address, .nobody { opacity: 0.6; }
-.face { border-radius: 28px; background: #dfe3e8; }
+row { padding: 9px 16px; }  .name { font-weight: bold; }  .address, .empty { opacity: 0.6; }
+.avatar { border-radius: 28px; background: #dfe3e8; }
 """
 
 
 class Contacts(Gtk.ApplicationWindow):
     def __init__(self, application, user, people):
-        """People: their names, by profile."""
+        """`people` maps profiles to names."""
         super().__init__(application=application, title=user, default_width=400, default_height=540)
-        self.user, self.people, self.faces = user, people, {}
-        self.path = os.environ.get("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock")
-        self.daemon = redis.Redis(unix_socket_path=self.path)
+        self.user, self.people, self.widgets = user, people, {}
+        self.daemon = thumbcache.Client()
         self.button = Gtk.Button(label="Log out")
-        self.button.connect("clicked", lambda _: self.daemon.execute_command("LOGOUT", user))
+        self.button.connect("clicked", lambda _: self.daemon.logout(user))
         header = Gtk.HeaderBar(decoration_layout=":close")
         header.pack_start(self.button)
         self.set_titlebar(header)
         self.empty("")
-        # What asks the daemon may have to wait for a download. The window never does.
+        # Requests may wait for a download, so they run in a thread.
         threading.Thread(target=self.follow, daemon=True).start()
 
     def follow(self):
-        """Logs in and shows the pictures, then does what is said about the account until it is logged out."""
+        """Logs in, shows the images, and processes events until the user is logged out."""
         reason = f"{self.user} is logged out."
-        log_in = ("LOGIN", self.user, "SESSION", f"contacts {os.getpid()}", "HOLD")
         try:
-            # With HOLD the window's session ends with the connection that began it, however this program ends.
-            session = redis.Redis(unix_socket_path=self.path, single_connection_client=True)
-            events = self.daemon.pubsub()
-            events.subscribe(self.user)
-            for event in events.listen():
-                # First comes the confirmation. From then on no log-out is missed: now the pictures.
-                if event["type"] == "subscribe":
-                    session.execute_command(*log_in)
-                    GLib.idle_add(self.fill)
-                    self.fetch(self.people)
-                    continue
-                # A word, a number, and the profile where it is about one. The log-in is not news.
-                word, _, profile = (event["data"].split(b" ", 2) + [b""])[:3]
-                profiles = [profile.decode()] if profile else list(self.people)
-                if word == b"logout":
-                    break
-                if word == b"purge":
-                    GLib.idle_add(self.show_faces, dict.fromkeys(profiles))
-                if word in (b"purge", b"update"):
-                    self.fetch(profiles)
-        except redis.RedisError as error:
-            # Who is not told any more must take everything for gone.
+            # No event is missed from here on, so images may be shown. The session ends with the block, and even if this
+            # program is killed.
+            with self.daemon.events(self.user) as events, self.daemon.logged_in(self.user):
+                GLib.idle_add(self.fill)
+                self.fetch(self.people)
+                for event in events:
+                    profiles = [event.profile] if event.profile else list(self.people)
+                    if event.kind == "logout":
+                        break
+                    if event.kind == "purge":
+                        GLib.idle_add(self.show_images, dict.fromkeys(profiles))
+                    if event.kind in ("purge", "update"):
+                        self.fetch(profiles)
+        except thumbcache.ThumbcacheError as error:
+            # Without events, the cache may have ended, so all images are discarded.
             reason = f"Not connected to thumbcached: {error}"
         GLib.idle_add(self.empty, reason)
 
     def fetch(self, profiles):
-        """Asks for pictures. Missing ones are downloaded side by side; a log-out meanwhile cancels that."""
+        """Requests images. Missing ones are downloaded in parallel; a logout cancels that."""
         try:
-            images = self.daemon.execute_command("MGET", self.user, len(profiles), *profiles)
-            GLib.idle_add(self.show_faces, dict(zip(profiles, images)))
-        except redis.ResponseError:
-            pass  # Logged out: that is said next.
+            images = self.daemon.get_many(self.user, *profiles)
+            GLib.idle_add(self.show_images, dict(zip(profiles, images)))
+        except (thumbcache.NotLoggedInError, thumbcache.RequestCancelledError):
+            pass  # Logged out; the event follows.
 
-    # What follows is about the window alone, and runs in the main thread.
+    # The following methods run in the main thread.
 
     def fill(self):
         rows = Gtk.ListBox(selection_mode=Gtk.SelectionMode.NONE)
         for profile, name in self.people.items():
-            face = Gtk.Picture(width_request=56, height_request=56, overflow=Gtk.Overflow.HIDDEN, css_classes=["face"])
+            widget = Gtk.Picture(width_request=56, height_request=56, overflow=Gtk.Overflow.HIDDEN)
+            widget.add_css_class("avatar")
             words = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, valign=Gtk.Align.CENTER, spacing=2)
             words.append(Gtk.Label(label=name, xalign=0, css_classes=["name"]))
             words.append(Gtk.Label(label=profile, xalign=0, css_classes=["address"]))
             row = Gtk.Box(spacing=14)
-            row.append(face)
+            row.append(widget)
             row.append(words)
             rows.append(row)
-            self.faces[profile] = face
+            self.widgets[profile] = widget
         self.set_child(Gtk.ScrolledWindow(child=rows))
         self.button.set_sensitive(True)
 
-    def show_faces(self, images):
+    def show_images(self, images):
         for profile, image in images.items():
-            if profile in self.faces:  # Neither one of nobody here, nor one that comes late.
-                is_image = isinstance(image, bytes)  # Else null, or an error.
+            if profile in self.widgets:  # Ignores unknown profiles and late replies.
+                is_image = isinstance(image, bytes)  # Otherwise null or an error.
                 texture = Gdk.Texture.new_from_bytes(GLib.Bytes.new(image)) if is_image else None
-                self.faces[profile].set_paintable(texture)
+                self.widgets[profile].set_paintable(texture)
 
     def empty(self, reason):
-        self.faces = {}
-        self.set_child(Gtk.Label(label=reason, wrap=True, margin_start=24, margin_end=24, css_classes=["nobody"]))
+        self.widgets = {}
+        self.set_child(Gtk.Label(label=reason, wrap=True, margin_start=24, margin_end=24, css_classes=["empty"]))
         self.button.set_sensitive(False)
 
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A small web service that shows the pictures of thumbcached to browsers (apt install python3-redis).
+"""A small web service that shows images from thumbcached to browsers (apt install python3-redis).
 
     avatars.py PORT 'NAME <PROFILE>' …
 
-Somebody signs in, sees the contacts, and logs out; then neither the service nor the browser has their pictures any
-more. It listens on 127.0.0.1; the rest is Python's standard library. THUMBCACHED_SOCKET names the daemon's socket.
+A user signs in, sees the contacts, and logs out; after that, neither the service nor the browser has the images.
+It listens on 127.0.0.1. THUMBCACHED_SOCKET names the daemon's socket. The client is the Python package in
+clients/python: PYTHONPATH=clients/python/src.
 """
 
 import email.utils
 import html
 import http.cookies
 import http.server
-import os
 import pathlib
 import re
 import secrets
@@ -20,31 +20,32 @@ import sys
 import threading
 import urllib.parse
 
-import redis
+import thumbcache
 
 PAGE = string.Template((pathlib.Path(__file__).parent / "page.html").read_text())
-STATUS = {"NOLOGIN": 401, "BUSY": 503, "TIMEOUT": 504}  # of the daemon's errors; any other is 502, as without a daemon
+# All other errors are 502.
+STATUS = {thumbcache.NotLoggedInError: 401, thumbcache.BusyError: 503, thumbcache.OriginTimeoutError: 504}
 
 
 class Sessions:
-    """Who is signed in: users by the secret in their cookie."""
+    """The signed-in users, by the secret in their cookie."""
 
-    def __init__(self, path):
+    def __init__(self):
         self.users, self.lock = {}, threading.Lock()
-        self.daemon = redis.Redis(unix_socket_path=path)
-        # With HOLD a session lasts no longer than this connection: should the service crash, everybody is logged out.
-        self.holding = redis.Redis(unix_socket_path=path, single_connection_client=True)
+        self.daemon = thumbcache.Client()
+        # Sessions end with this connection, even if the service crashes.
+        self.holding = thumbcache.Client(single_connection=True)
 
     def begin(self, user):
         secret = secrets.token_urlsafe()
         with self.lock:
-            self.holding.execute_command("LOGIN", user, "SESSION", secret, "HOLD")
+            self.holding.login(user, session=secret, hold=True)
             self.users[secret] = user
         return secret
 
     def end(self, secret):
-        """Once this returns, and no other browser has the user signed in, there is no cache of the user any more."""
-        self.daemon.execute_command("LOGOUT", self.users[secret], "SESSION", secret)
+        """Ends a session. The user's cache ends with the last session."""
+        self.daemon.logout(self.users[secret], session=secret)
         self.users.pop(secret, None)
 
 
@@ -55,52 +56,45 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/":
             self.answer(200, self.page(user), {"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"})
         elif len(path) == 4 and path[1] == "avatar":
-            # The user is a part of the path, so that no browser takes one user's picture for another's.
+            # The path contains the user, so that browsers do not mix up images of different users.
             owner, profile = map(urllib.parse.unquote, path[2:])
             self.avatar(user, profile) if owner == user else self.answer(401)
         else:
             self.answer(404)
 
     def avatar(self, user, profile):
-        words = ["GET", user, profile, "META"]
-        # What the browser has already: its digest is the ETag. The daemon then need not read the image out.
+        # The ETag is the image's digest; the daemon need not send an unchanged image.
         known = re.search(r'"([0-9a-f]{64})"', self.headers.get("If-None-Match", ""))
-        words += ["IFNOT", known[1]] if known else []
         try:
-            reply = self.server.sessions.daemon.execute_command(*words)
-        except redis.ResponseError as error:
-            code = str(error).split(" ")[0]
-            if code == "NOLOGIN":  # Logged out elsewhere, so here as well.
+            image = self.server.sessions.daemon.get_image(user, profile, unless=known and known[1])
+        except thumbcache.ThumbcacheError as error:
+            if isinstance(error, thumbcache.NotLoggedInError):  # Logged out by another program.
                 self.server.sessions.users.pop(self.cookie(), None)
-            return self.answer(STATUS.get(code, 502))
-        except redis.RedisError:
-            return self.answer(502)
-        # Private: for nobody but this browser. No-cache: it asks before it uses what it has, and a log-out counts.
+            return self.answer(STATUS.get(type(error), 502))
+        # private: only this browser may store it. no-cache: it revalidates before use, so a logout takes effect.
         headers = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
-        if reply is None:
+        if image is None:
             return self.answer(404, b"", headers)
-        if reply in (b"UNCHANGED", "UNCHANGED"):
+        if image is thumbcache.UNCHANGED:
             return self.answer(304, b"", headers | {"ETag": known[0]})
-        meta = dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) else reply
-        headers |= {"ETag": f'"{meta[b"digest"].decode()}"', "Content-Type": meta[b"type"].decode()}
-        self.answer(200, meta[b"image"], headers)
+        self.answer(200, image.image, headers | {"ETag": f'"{image.digest}"', "Content-Type": image.type})
 
     def do_POST(self):
         form = urllib.parse.parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
         try:
             if self.path == "/sign-in" and "user" in form:
-                # Here your own sign-in belongs: this one believes every name.
+                # A real service authenticates the user here; this example accepts any name.
                 secret = self.server.sessions.begin(form["user"][0])
                 cookie = {"Set-Cookie": f"session={secret}; Path=/; HttpOnly; SameSite=Strict"}
                 self.answer(303, b"", cookie | {"Location": "/"})
-            elif self.path == "/log-out" and self.cookie() in self.server.sessions.users:
+            elif self.path == "/logout" and self.cookie() in self.server.sessions.users:
                 self.server.sessions.end(self.cookie())
-                # The browser forgets its copies as well.
+                # The browser discards its copies.
                 self.answer(303, b"", {"Clear-Site-Data": '"cache", "cookies"', "Location": "/"})
             else:
                 self.answer(404)
-        except redis.RedisError:
-            self.answer(502)  # Not logged out, then: that is no success, and the session stays.
+        except thumbcache.ThumbcacheError:
+            self.answer(502)  # The logout failed, so the session remains.
 
     def cookie(self):
         morsel = http.cookies.SimpleCookie(self.headers.get("Cookie", "")).get("session")
@@ -114,8 +108,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         cards = ""
         for name, profile in self.server.people:
             path = "/avatar/" + "/".join(urllib.parse.quote(part, safe="") for part in (user, profile))
-            cards += f'<li><img src="{path}" alt=""><b>{html.escape(name)}</b><i>{html.escape(profile)}</i></li>'
-        button = '<form method="post" action="/log-out"><button>Log out</button></form>'
+            initials = html.escape("".join(word[0] for word in name.split())[:2].upper())
+            cards += f'<li><span class="avatar">{initials}<img src="{path}" alt="" onerror="this.remove()"></span>' \
+                f'<b>{html.escape(name)}</b><i>{html.escape(profile)}</i></li>'
+        button = '<form method="post" action="/logout"><button>Log out</button></form>'
         head = f"<header><b>{html.escape(user)}</b>{button}</header>"
         return PAGE.substitute(body=f"{head}<ul>{cards}</ul>").encode()
 
@@ -123,13 +119,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if status != 304:  # The length there would be that of the image, which has not come.
+        if status != 304:  # A 304 has no body.
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *words):
-        """Nothing: whose pictures are looked at is nobody's business."""
+        """Logs nothing, since paths contain users and profiles."""
 
 
 if __name__ == "__main__":
@@ -137,10 +133,9 @@ if __name__ == "__main__":
         sys.exit("usage: avatars.py PORT ['NAME <PROFILE>' ...]")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
     server.people = [email.utils.parseaddr(word) for word in sys.argv[2:]]
-    path = os.environ.get("THUMBCACHED_SOCKET", "/run/thumbcached/thumbcached.sock")
     try:
-        server.sessions = Sessions(path)
-    except redis.RedisError as error:
-        sys.exit(f"avatars.py: cannot reach thumbcached at {path}: {error}; set THUMBCACHED_SOCKET to its socket")
+        server.sessions = Sessions()
+    except thumbcache.ThumbcacheError as error:
+        sys.exit(f"avatars.py: cannot reach thumbcached: {error}; set THUMBCACHED_SOCKET to its socket")
     print(f"serving at http://127.0.0.1:{server.server_port}/", flush=True)
     server.serve_forever()

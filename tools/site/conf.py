@@ -1,5 +1,5 @@
-"""The documents as a site: Sphinx reads the repository's own Markdown where it lies, as GitHub does (MyST: CommonMark,
-tables, anchors of headings). `make site` builds it; every warning is an error there."""
+"""Sphinx configuration of the site. `make site` builds it from the repository's Markdown and treats warnings as errors.
+"""
 
 import re
 
@@ -7,25 +7,26 @@ project = "thumbcached"
 extensions = ["myst_parser"]
 root_doc = "README"
 
-# The order of the site. A document that is in no part of it is a warning.
+# The order of the site. Sphinx warns about a document that is not listed.
 PARTS = {
-    "Begin": ["docs/quick-starts", "docs/clients", "examples/README"],
+    "Begin": ["docs/quick-starts", "docs/clients", "clients/python/README", "examples/README"],
     "The Swift library": ["Sources/Thumbcache/Thumbcache.docc/Thumbcache",
-                          "Sources/Thumbcache/Thumbcache.docc/Showing-Pictures"],
-    "Reference": ["docs/protocol", "docs/configuration", "docs/origins", "docs/renditions"],
-    "Run it": ["docs/operations", "fleet/docs/fleet"],
-    "How it works": ["docs/design", "docs/guarantees", "docs/performance"],
+                          "Sources/Thumbcache/Thumbcache.docc/Showing-Images"],
+    "Reference": ["docs/protocol", "docs/metrics", "docs/configuration", "docs/recipes", "docs/origins", "docs/freshness", "docs/renditions"],
+    "Run it": ["docs/operations", "docs/http", "docs/sizing", "fleet/docs/fleet", "fleet/docs/oidc"],
+    "How it works": ["docs/design", "docs/guarantees", "docs/performance", "docs/glossary"],
     "The project": ["CONTRIBUTING", "CHANGELOG", "SECURITY"],
 }
-include_patterns = ["*.md", "docs/*.md", "fleet/docs/*.md", "examples/*.md", "Sources/Thumbcache/Thumbcache.docc/*.md"]
-# What a build leaves is not even walked through.
+include_patterns = ["*.md", "docs/*.md", "fleet/docs/*.md", "clients/python/*.md", "examples/*.md",
+                    "Sources/Thumbcache/Thumbcache.docc/*.md"]
+# Skips build output.
 exclude_patterns = [".*", "dist", "Tests"]
 
-# Headings have the anchors that GitHub gives them.
+# Gives headings the same anchors as GitHub.
 myst_heading_anchors = 6
-# Characters stay as they are: `--` is no dash.
+# Does not replace `--` by a dash.
 smartquotes = False
-# Blocks without a language are shown as they are.
+# No highlighting of blocks without a language.
 highlight_language = "none"
 
 html_theme = "furo"
@@ -41,7 +42,7 @@ html_theme_options = {"top_of_page_buttons": []}
 
 
 def parts(app, name, source):
-    """Adds what follows to the first document, and turns DocC's own ways of naming things into Markdown's."""
+    """Adds the table of contents to the first document, and converts DocC's links to Markdown."""
     if name == root_doc:
         for caption, names in PARTS.items():
             source[0] += "\n\n```{toctree}\n:hidden:\n:caption: %s\n%s\n```\n" % (
@@ -51,7 +52,7 @@ def parts(app, name, source):
 
 
 def break_paths(app, name, template, context, tree):
-    """A path in a narrow column is broken behind a slash, rather than anywhere."""
+    """Lets a path in a narrow column break after a slash."""
     if context.get("body"):
         context["body"] = re.sub(
             r'(?<=<span class="pre">)[^<]+(?=</span>)', lambda piece: piece[0].replace("/", "/<wbr>"), context["body"])

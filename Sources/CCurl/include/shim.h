@@ -2,13 +2,14 @@
 #define CCURL_SHIM_H
 
 #include <curl/curl.h>
+#include <string.h>
 
-/* curl_global_init(3) with what wipes memory that libcurl gives back: it copies tokens, into header lines and into what
- * it sends, and ids, into URLs. */
+/* curl_global_init(3) with allocation functions that wipe freed memory, because libcurl copies tokens into header lines
+ * and output, and ids into URLs. */
 CURLcode ccurl_global_init(void);
 
-/* libcurl sets and gets its options through variadic functions, which Swift cannot call: here is each of them once
- * per type of argument. Whether the type is the one that the option takes is up to the caller, as in C. */
+/* Variadic functions of libcurl, which Swift cannot call: one function per argument type. As in C, the caller ensures
+ * that the type matches the option. */
 
 static inline CURLcode ccurl_easy_set_long(CURL *easy, CURLoption option, long value) {
   return curl_easy_setopt(easy, option, value);
@@ -77,7 +78,20 @@ static inline CURLMcode ccurl_multi_set_timer_function(CURLM *multi, curl_multi_
   return curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, function);
 }
 
-/* The file of the system's authorities that this libcurl was built with; NULL where it has none. */
+/* Lets libcurl look at all transfers, also those without a ready socket. Deprecated because of its cost. */
+static inline CURLMcode ccurl_multi_socket_all(CURLM *multi, int *running) {
+  CURL_IGNORE_DEPRECATION(return curl_multi_socket_all(multi, running);)
+}
+
+/* Whether this libcurl knows a protocol, by its lower-case name. */
+static inline _Bool ccurl_has_protocol(const char *name) {
+  for (const char *const *known = curl_version_info(CURLVERSION_NOW)->protocols; *known != NULL; known++)
+    if (strcmp(*known, name) == 0)
+      return 1;
+  return 0;
+}
+
+/* The path of the CA bundle that libcurl was built with, or NULL. */
 static inline const char *ccurl_bundle(void) {
   return curl_version_info(CURLVERSION_NOW)->cainfo;
 }
@@ -86,19 +100,18 @@ static inline CURLSHcode ccurl_share_set_long(CURLSH *share, CURLSHoption option
   return curl_share_setopt(share, option, value);
 }
 
-/* The result that a message of the kind CURLMSG_DONE carries: Swift sees the union that it lies in, but not its
- * name. */
+/* The result in a CURLMSG_DONE message. Swift cannot access the anonymous union that contains it. */
 static inline CURLcode ccurl_message_result(const CURLMsg *message) {
   return message->data.result;
 }
 
-/* What OpenSSL knows of the connection that a transfer is attached to. OpenSSL's own headers stay out of this one,
- * so that its types are not declared by two modules. */
+/* The state of TLS on the connection of a transfer. Does not include OpenSSL's headers, so that no two modules declare
+ * its types. */
 enum ccurl_tls {
   CCURL_TLS_NONE,   /* no TLS, or not by OpenSSL */
-  CCURL_TLS_HTTP2,  /* HTTP/2 was agreed on: its frames say whose they are */
-  CCURL_TLS_READ,   /* another protocol, and nothing received is left unread */
-  CCURL_TLS_UNREAD, /* another protocol, and something is */
+  CCURL_TLS_HTTP2,  /* HTTP/2, whose frames name their stream */
+  CCURL_TLS_READ,   /* another protocol; all received bytes are read */
+  CCURL_TLS_UNREAD, /* another protocol; some received bytes are unread */
 };
 enum ccurl_tls ccurl_tls_state(CURL *easy);
 

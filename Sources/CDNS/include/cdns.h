@@ -3,48 +3,48 @@
 
 #include <stdint.h>
 
-/* Asks for SRV records, with c-ares; its sockets and times are the caller's to watch.
+/* Queries SRV records with c-ares. The caller watches its sockets and timeouts.
  *
- * Nothing of ares.h is here: it would bring the system's headers of sockets into this module, and whoever imports Glibc
- * alone, beside a file that imports this, would not see what they declare. */
+ * Does not include ares.h, whose socket headers would become part of this module: a file that imports Glibc would then
+ * miss their declarations. */
 
 /* ares_channel. */
 typedef struct ares_channeldata *cdns_channel;
 
-/* ares_sock_state_cb: whether a socket is to be watched for reading and for writing; with neither, not any more. */
+/* ares_sock_state_cb: watch the socket for reading and writing as given; stop watching if both are 0. */
 typedef void (*cdns_watch)(void *context, int socket, int reads, int writes);
 
-/* ares_callback: what came of a question. */
-typedef void (*cdns_answered)(void *context, int code, int timeouts, unsigned char *answer, int length);
+/* ares_callback: the result of a query. */
+typedef void (*cdns_callback)(void *context, int code, int timeouts, unsigned char *response, int length);
 
-/* Once for a process, before the first channel. 0, or an error of c-ares. */
+/* Call this once per process, before opening a channel. Returns 0 or an error of c-ares. */
 int cdns_start(void);
 
-/* Name servers of a channel, of which each takes a socket over UDP and one over TCP at most. */
+/* Maximum number of name servers per channel. Each uses at most one UDP and one TCP socket. */
 enum { CDNS_MOST_SERVERS = 3 };
 
-/* A channel for one question. servers: addresses with ports and commas between; NULL for those of resolv.conf(5).
- * milliseconds: for all that asking again may take, with one server. 0, or an error of c-ares. */
+/* Opens a channel for one query. servers: comma-separated addresses with ports; NULL for those of resolv.conf(5).
+ * milliseconds: time for all tries with one server. Returns 0 or an error of c-ares. */
 int cdns_open(cdns_channel *channel, const char *servers, int milliseconds, cdns_watch watch, void *context);
 
-/* Sends the question. The callback may be called before it returns. */
-void cdns_ask_srv(cdns_channel channel, const char *name, cdns_answered answered, void *context);
+/* Sends the query. May call the callback before it returns. */
+void cdns_query_srv(cdns_channel channel, const char *name, cdns_callback callback, void *context);
 
-/* Goes on with what a socket can do; -1 for none, when cdns_timeout is over. */
+/* Continues after a socket has become ready; pass -1 for none after cdns_timeout has expired. */
 void cdns_process(cdns_channel channel, int readable, int writable);
 
-/* Milliseconds after which cdns_process is to be called whatever the sockets do; -1 for none. */
+/* Milliseconds until cdns_process must be called, or -1. */
 long cdns_timeout(cdns_channel channel);
 
-/* Ends it; the callback is told so before it returns. */
+/* Closes the channel. Calls the callback first if the query is pending. */
 void cdns_close(cdns_channel channel);
 
-/* A code in words. */
-const char *cdns_words(int code);
+/* The description of a code. */
+const char *cdns_error_text(int code);
 
-/* What a code says that cdns_answered was given; c-ares names them by macros in one version, and an enum in another. */
-enum { CDNS_ANSWERED, CDNS_NO_RECORDS, CDNS_NO_MEMORY, CDNS_FAILED };
-int cdns_meaning(int code);
+/* The kinds of codes passed to cdns_callback. c-ares defines them as macros or as an enum, depending on its version. */
+enum { CDNS_SUCCESS, CDNS_NO_RECORDS, CDNS_NO_MEMORY, CDNS_FAILED };
+int cdns_kind(int code);
 
 struct cdns_srv {
   uint16_t priority;
@@ -53,10 +53,9 @@ struct cdns_srv {
   char host[256 * 4 + 1];
 };
 
-/* The SRV records of an answer, which glibc's parser takes apart (libresolv; c-ares's gives no lifetimes). Returns how
- * many there are, of which at most `most` are written, or -1 for what is no answer, such as the names of others to ask.
- * seconds: how long it is good for: the least lifetime in it, or what RFC 2308 section 5 gives an answer without
- * records; -1 where it does not say. */
-int cdns_read_srv(const unsigned char *answer, int length, struct cdns_srv *records, int most, long *seconds);
+/* Parses the SRV records of a response with libresolv, because c-ares's parser omits TTLs. Returns the number of
+ * records, of which at most `capacity` are written; -1 for an invalid response or a referral. seconds: the smallest
+ * TTL, or the negative TTL of RFC 2308, section 5; -1 if unknown. */
+int cdns_read_srv(const unsigned char *response, int length, struct cdns_srv *records, int capacity, long *seconds);
 
 #endif

@@ -1,5 +1,4 @@
-/* What the renderer needs of C: libvips, whose calls take lists of arguments of any length, fork(2), and the filter
- * that a process puts upon itself before it looks at a picture. */
+/* C that the renderer cannot call from Swift: libvips, whose functions are variadic, and fork(2). */
 #ifndef CRENDERER_H
 #define CRENDERER_H
 
@@ -9,92 +8,79 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* How a picture is fitted into a square. */
+/* How an image is fitted into a square. DeclarationTests compares these numbers with ImageFit and RenderOutput. */
 enum crenderer_fit {
-    /* It fills the square; what stands out is cut off on both sides alike. */
+    /* Fills the square; the longer side is cropped equally at both ends. */
     CRENDERER_COVER = 0,
-    /* It lies inside. */
+    /* Lies inside the square. */
     CRENDERER_CONTAIN = 1,
 };
 
 enum crenderer_format {
-    /* The source's own; PNG for GIF, and WebP for AVIF. */
+    /* The format of the source; PNG for GIF, and WebP for AVIF. */
     CRENDERER_SOURCE = 0,
     CRENDERER_PNG = 1,
     CRENDERER_JPEG = 2,
     CRENDERER_WEBP = 3,
-    /* No file: red, green, blue and opacity of each pixel, a byte each. */
+    /* Not a file: red, green, blue and alpha of each pixel, one byte each, in rows from the top. */
     CRENDERER_PIXELS = 4,
 };
 
 enum crenderer_outcome {
     CRENDERER_DONE = 0,
-    /* No decoder accepts it, or it ends early. */
+    /* No decoder accepts the source, or it is truncated. */
     CRENDERER_BROKEN = 1,
-    /* More pixels than were allowed, by its header. */
+    /* By its header, the source has more than `max_pixels` pixels. */
     CRENDERER_TOO_MANY_PIXELS = 2,
-    /* A format that is not decoded here. */
+    /* Not one of the supported formats. */
     CRENDERER_UNKNOWN_FORMAT = 3,
 };
 
-struct crenderer_wish {
-    /* Pixels of the square's side, 1 at least. */
+struct crenderer_options {
+    /* Pixels on a side of the square, at least 1. */
     uint32_t side;
     enum crenderer_fit fit;
     enum crenderer_format format;
-    /* Width times height of the source. */
-    uint64_t most_pixels;
+    /* Maximum of width times height of the source. */
+    uint64_t max_pixels;
 };
 
-struct crenderer_picture {
-    /* To be given back by crenderer_free. */
+struct crenderer_image {
+    /* Freed by crenderer_free. */
     void *bytes;
     size_t length;
     uint32_t width, height;
-    /* Which it is; never CRENDERER_SOURCE. */
+    /* Never CRENDERER_SOURCE. */
     enum crenderer_format format;
 };
 
-/* Loads libvips with the decoders for PNG, JPEG, WebP, GIF and AVIF alone, and lets all threads share one malloc arena:
- * each further arena takes 64 MiB of address space, which is limited. Returns 0, or -1 with the reason in `why`. Starts
- * no thread. Call it once in a process. */
-int crenderer_load(const char *program, char *why, size_t room);
+/* Loads libvips with the decoders for PNG, JPEG, WebP, GIF and AVIF only, and makes all threads share one malloc arena:
+ * each further arena takes 64 MiB of the limited address space. Returns 0, or -1 with a message in `reason`. Starts no
+ * thread. Call it once in a process. */
+int crenderer_load(const char *program, char *reason, size_t capacity);
 
-/* Makes a picture of another size: upright, in sRGB, without metadata, of an animation the first frame, and never
- * larger than the source. `why` has the reason where the outcome is another than CRENDERER_DONE.
+/* Renders an image in another size: upright, in sRGB, without metadata, the first frame of an animation, and never
+ * larger than the source. Unless the outcome is CRENDERER_DONE, `reason` receives a message.
  *
- * A source that ends early is CRENDERER_BROKEN, but for a GIF, which lacks pixels: those are transparent. A JPEG has to
- * end with an EOI marker; trailing bytes after the first are ignored. */
+ * A truncated source is CRENDERER_BROKEN, except that pixels missing from a GIF are transparent. A JPEG must end with
+ * an EOI marker; bytes after the first marker are ignored. */
 enum crenderer_outcome crenderer_render(
-    const void *source, size_t length, const struct crenderer_wish *wish, struct crenderer_picture *picture, char *why,
-    size_t room);
+    const void *source, size_t length, const struct crenderer_options *options, struct crenderer_image *rendition,
+    char *reason, size_t capacity);
 
-void crenderer_free(struct crenderer_picture *picture);
+void crenderer_free(struct crenderer_image *image);
 
-/* fork(2), which Swift does not have. */
+/* fork(2). */
 pid_t crenderer_fork(void);
 
-/* ppoll(2), which Swift does not have, for at most `seconds`; a negative number is no limit. */
+/* ppoll(2) for at most `seconds`; a negative number is no limit. */
 int crenderer_poll(struct pollfd *waits, size_t count, int seconds, const sigset_t *signals);
 
-/* Has the calling process killed when its parent ends: prctl(2), PR_SET_PDEATHSIG. 0, or -1 and errno, ESRCH where the
- * parent has ended. */
+/* Has the kernel kill the calling process when its parent ends: prctl(2), PR_SET_PDEATHSIG. Returns 0, or -1 with
+ * errno; ESRCH if the parent has ended already. */
 int crenderer_end_with(pid_t parent);
 
-/* Gives way to whatever else the machine has to do: SCHED_BATCH and a nice value, sched(7). */
-void crenderer_give_way(void);
-
-/* Makes each thread that the calling process starts from now on wait for another process: seccomp_unotify(2). Returns a
- * descriptor for `crenderer_allow_thread` in that process, or -1 if the kernel cannot do this; threads then start at
- * once. Once every copy of the descriptor is closed, starting a thread fails. */
-int crenderer_report_threads(void);
-
-/* Lets the thread start that made `listener` readable. Returns 0 or a negative errno. Does not block on a readable
- * listener whose process is alive. */
-int crenderer_allow_thread(int listener);
-
-/* Leaves the process nothing but reading and writing open descriptors, anonymous memory that is never executed, threads,
- * time and its end. Every other system call fails with EPERM: seccomp(2), by libseccomp. Returns 0 or an errno. */
-int crenderer_confine(void);
+/* Lowers the priority of the calling process: SCHED_BATCH and a nice value, sched(7). */
+void crenderer_lower_priority(void);
 
 #endif

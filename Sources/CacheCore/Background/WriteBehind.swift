@@ -1,54 +1,49 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// Downloaded images on their way to the disk.
+/// Writes downloaded images to disk after their waiters have been answered.
 ///
-/// Whoever waited for such an image has it already, so its writing gives way to those who still wait for theirs: while
-/// downloads are under way nothing is written, unless too much has come together or something has waited too long.
-/// After somebody's log-in, when all the pictures are asked for at once, they arrive in two thirds of the time so.
-/// Writing takes as much of a processor as downloading does.
+/// While downloads are in flight, nothing is written unless too many bytes wait or an image has waited too long:
+/// writing takes as much processor time as downloading. Deferring writes shortens fetching all images after a login by
+/// a third.
 ///
-/// One thread writes, and the uids take turns. What is beyond the limits is not written at all: it is asked for again
-/// some day, which is better than memory without bounds where the disk is slower than the network.
-///
-/// Safe from any thread; no call waits for the disk.
+/// One thread writes, in turns between uids. An image beyond the limits is not written, and is lost when the memory
+/// tier evicts it: the queue must not grow when the disk is slower than the network. Safe from any thread; never waits
+/// for the disk.
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
-        /// Bytes that wait at most while downloads go first.
+        /// Bytes that may wait while downloads are in flight.
         public var idle: Int
-        /// Bytes that wait at most, of one uid and of all, as ``MemoryBudget`` shares them out. One image always may.
+        /// Bytes that may wait, of one uid and in all (``MemoryBudget``). A single image always may.
         public var bytes = MemoryBudget.Limits(perUID: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
 
-        /// - Parameter tier: bytes of the memory tier. So many wait for downloads, since those that are in memory
-        ///   anyway take no more of it; 8 MiB where there is no tier, 64 MiB at most.
+        /// - Parameter tier: bytes of the memory tier. As many may wait, from 8 to 64 MiB. This usually costs no
+        ///   additional memory, since the tier has the same buffers.
         public init(tier: Int) {
             idle = min(max(tier, 8 << 20), 64 << 20)
         }
     }
 
-    /// An image to be written.
     private struct Piece: Sendable {
-        /// What it takes of the budget; given back with it.
         let lease: MemoryLease
         let bytes: Int
-        /// Blocks on the disk.
         let write: @Sendable () -> Void
     }
 
     private struct State {
-        var waiting = FairQueue<UInt32, Piece>(quantum: 64 << 10)
+        var waiting = DeficitRoundRobin<UInt32, Piece>(quantum: 64 << 10)
         var bytes = 0
-        /// How many of those that wait, from the next, are written whatever is under way.
+        /// The number of next images that are written even while downloads are in flight.
         var overdue = 0
-        /// Whether that is all of them, from now on.
         var isHurried = false
         var isWriting = false
-        /// When what waits is overdue.
+        /// Fires when the waiting images become overdue.
         var timer: (any Timer)?
     }
 
-    /// Bytes that a piece takes beside the image: what is known of it, where it belongs, and the work itself.
+    /// Bytes that a waiting image takes besides its own: its record, its key and the closure.
     static let overhead = 2 << 10
 
     private let writer: any BlockingPool
@@ -60,9 +55,8 @@ public final class WriteBehind: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
-    ///   - writer: where is written: one thread, which does nothing else.
-    ///   - yield: called before each piece.
-    ///   - isBusy: whether downloads are under way. That the last ended is told by ``downloadEnded()``, or waited out.
+    ///   - writer: one thread, which does nothing else. Calls `yield` before each image.
+    ///   - isBusy: whether downloads are in flight. ``downloadEnded()`` reports the end of each.
     public init(
         writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,
         isBusy: @escaping @Sendable () -> Bool
@@ -75,18 +69,24 @@ public final class WriteBehind: Sendable {
         self.budget = MemoryBudget(limits: { limits.bytes })
     }
 
-    /// What waits at this moment, in bytes of memory.
     public var backlog: Usage { state.withLockedValue { Usage(images: $0.waiting.count, bytes: $0.bytes) } }
 
-    /// Has an image written, soon. False when it will not be, because too much waits already.
-    /// - Parameters:
-    ///   - bytes: of memory.
-    ///   - write: blocks on the disk.
+    public var metrics: [Metric] {
+        let backlog = backlog
+        return [
+            Metric(
+                "unwritten_images", .gauge, unit: "images", "Downloaded images in the write queue.", backlog.images),
+            Metric("unwritten_bytes", .gauge, unit: "bytes", "Size of the images in the write queue.", backlog.bytes),
+        ]
+    }
+
+    /// Enqueues an image of `bytes` bytes of memory. Returns false if too many bytes wait; then it is not written.
+    /// - Parameter write: may block on the disk.
     func add(uid: UInt32, bytes: Int, _ write: @escaping @Sendable () -> Void) -> Bool {
         let bytes = bytes + Self.overhead
         let lease = budget.lease(for: uid)
-        let isTaken = state.withLockedValue { state in
-            if !lease.take(bytes) {
+        let isAccepted = state.withLockedValue { state in
+            if !lease.reserve(bytes) {
                 guard state.waiting.isEmpty else { return false }
                 lease.set(to: bytes)
             }
@@ -95,26 +95,25 @@ public final class WriteBehind: Sendable {
             if state.bytes > limits.idle || state.isHurried { state.overdue = state.waiting.count }
             return true
         }
-        if isTaken { goOn() }
-        return isTaken
+        if isAccepted { proceed() }
+        return isAccepted
     }
 
-    /// A download has ended, well or not: it may have been the last.
+    /// Reports the end of a download, which may have been the last.
     func downloadEnded() {
-        if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { goOn() }
+        if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { proceed() }
     }
 
-    /// Has all that waits written now, and at once what is still to come; returns when nothing waits. For a stop, which
-    /// has the time for it.
+    /// For a stop: writes all waiting images, and every new one at once. Returns when none waits.
     func finish() async {
         while hurry() {
             timeIsUp()
-            // One thread writes: as a rule that is behind what waits.
+            // There is one thread, so this usually runs after the last write.
             await writer.value(for: Self.everybody) {}
         }
     }
 
-    /// Whether there is something to write.
+    /// Returns whether any image waits or is being written.
     private func hurry() -> Bool {
         state.withLockedValue { state in
             state.isHurried = true
@@ -122,11 +121,11 @@ public final class WriteBehind: Sendable {
         }
     }
 
-    /// Whose turn the writing is: the uids take theirs in the line of what is to be written.
+    /// The account of the writer's pool; the queue here already schedules between uids.
     private static var everybody: UInt32 { 0 }
 
-    /// Begins to write if it is time to, and sees to it that it will be.
-    private func goOn() {
+    /// Starts writing if an image is due; otherwise makes sure that the timer runs.
+    private func proceed() {
         let isBusy = isBusy()
         let begins = state.withLockedValue { state in
             guard !state.waiting.isEmpty, !state.isWriting else { return false }
@@ -145,17 +144,17 @@ public final class WriteBehind: Sendable {
             state.timer = nil
             state.overdue = state.waiting.count
         }
-        goOn()
+        proceed()
     }
 
-    /// Writes until nothing waits, or a download is under way again; on the writer's thread.
+    /// Writes until no image waits or a download is in flight again. Runs on the writer's thread.
     private func writeAll() {
         while let piece = next() {
             yield()
             piece.write()
         }
-        // What came while the last look was taken; and what is left is to be written some time.
-        goOn()
+        // An image may have come after the last check, and the remaining images need the timer.
+        proceed()
     }
 
     private func next() -> Piece? {
@@ -167,7 +166,7 @@ public final class WriteBehind: Sendable {
             }
             state.overdue = max(0, state.overdue - 1)
             state.bytes -= piece.bytes
-            // What is to wait then waits for a time of its own.
+            // The timer starts again with the next image.
             return (piece, state.waiting.isEmpty ? state.timer.take() : nil)
         }
         timer?.cancel()

@@ -1,11 +1,11 @@
 import NIOConcurrencyHelpers
 
-/// Who wants to know what of which users, and the place where events are told.
+/// The subscribers of users' events.
 ///
-/// What is told of one owner comes in the order in which it happened: log-ins, log-outs and purges are told with the
-/// owner's turn, and an update before the ending that it came before, which waits for it as for an answer on its way.
+/// The events of one owner are published in order. Logins, logouts and purges are published under the owner's lock. An
+/// invalidation waits for the delivery of earlier updates.
 public final class EventHub: Sendable {
-    /// Users of a uid that a subscriber follows.
+    /// The users of a uid that a subscriber follows.
     public enum Channel: Hashable, Sendable {
         case user(OpaqueID)
         /// Every user of the uid.
@@ -13,7 +13,7 @@ public final class EventHub: Sendable {
     }
 
     private struct State {
-        /// By uid, since a uid follows its own users alone. What is empty is taken out.
+        /// By uid, since a uid follows only its own users. Empty entries are removed.
         var uids: [UInt32: [Channel: [ObjectIdentifier: any EventSubscriber]]] = [:]
     }
 
@@ -21,7 +21,6 @@ public final class EventHub: Sendable {
 
     public init() {}
 
-    /// - Returns: false where the subscriber follows the channel already.
     public func add(_ subscriber: any EventSubscriber, to channel: Channel, of uid: UInt32) -> Bool {
         state.withLockedValue { state in
             let id = ObjectIdentifier(subscriber)
@@ -40,16 +39,15 @@ public final class EventHub: Sendable {
         }
     }
 
-    /// How many channels of a uid somebody follows.
     public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
-    /// Tells whoever follows the user, each once. Costs one look-up where nobody follows one of the uid's.
+    /// Calls each subscriber of the user once.
     func publish(_ event: UserEvent) {
         let subscribers = state.withLockedValue { state -> [any EventSubscriber] in
             guard let channels = state.uids[event.owner.uid] else { return [] }
             let named = channels[.user(event.owner.user)] ?? [:]
             return Array(named.merging(channels[.all] ?? [:]) { one, _ in one }.values)
         }
-        for subscriber in subscribers { subscriber.tell(event) }
+        for subscriber in subscribers { subscriber.deliver(event) }
     }
 }

@@ -1,27 +1,26 @@
-/// Something that has happened to a user's cache, told to whoever keeps copies of what it serves.
+/// A change of a user's cache, for subscribers that keep copies of its images.
 public struct UserEvent: Sendable, Equatable {
     public enum Kind: Sendable, Equatable {
-        /// A first log-in has opened the cache.
+        /// The user's first login has opened the cache.
         case login
-        /// The cache has ended.
+        /// The last logout has closed the cache.
         case logout
-        /// The images of one profile were removed; nil: all of the user's.
+        /// The images of one profile were removed; nil for all of the user's.
         case purge(OpaqueID?)
-        /// What is held of a profile has changed, in one of its sizes: another image was put or downloaded, or the
-        /// origin said that there is none any more.
+        /// A profile's image changed in one of its sizes: PUT, downloaded, or missing at the origin.
         case update(OpaqueID)
     }
 
     public let owner: Owner
     public let kind: Kind
-    /// Of an update, that of the cache; of the others, the one that they began.
+    /// The epoch of the cache for an update, the new epoch for the others.
     public let epoch: UInt64
 
     public init(owner: Owner, kind: Kind, epoch: UInt64) {
         (self.owner, self.kind, self.epoch) = (owner, kind, epoch)
     }
 
-    /// Whether the receipt waits until subscribers have been told.
+    /// Whether the receipt is sent only after subscribers were called.
     public var isInvalidating: Bool {
         switch kind {
         case .logout, .purge: true
@@ -30,8 +29,7 @@ public struct UserEvent: Sendable, Equatable {
     }
 }
 
-/// Who is told of events.
 public protocol EventSubscriber: AnyObject, Sendable {
-    /// Called on any thread; must not block. An ending is told before its receipt is on its way.
-    func tell(_ event: UserEvent)
+    /// Called on any thread; must not block. For an invalidation, called before its receipt is sent.
+    func deliver(_ event: UserEvent)
 }

@@ -1,10 +1,10 @@
-/// Reads the value of a header field from left to right, in the words that RFC 9110 section 5.6 builds values from.
+/// Reads the value of a header field from left to right, in the tokens of RFC 9110 section 5.6.
 ///
-/// A value. What does not fit is left where it is, and says so with nil or false; nothing here fails otherwise.
+/// A value. A method that finds no match returns nil or false and consumes nothing.
 struct FieldScanner {
     private var rest: ArraySlice<UInt8>
-    /// Whether a quote was met that nothing closes. Then nothing closes a later one either: all that follow stand
-    /// behind a backslash. To look for the end of each would take a time that grows with the square of their number.
+    /// Whether an unclosed quote was found. Every later quote is then escaped; to search for each end would take
+    /// quadratic time.
     private var isUnclosed = false
 
     init(_ text: String) {
@@ -15,7 +15,9 @@ struct FieldScanner {
     /// Whether an element of a list ends here.
     var isAtEndOfElement: Bool { rest.isEmpty || rest.first == UInt8(ascii: ",") }
 
-    mutating func take(_ character: Unicode.Scalar) -> Bool {
+    /// Skips the character if it is next.
+    @discardableResult
+    mutating func skip(_ character: Unicode.Scalar) -> Bool {
         guard rest.first == UInt8(ascii: character) else { return false }
         rest.removeFirst()
         return true
@@ -26,17 +28,16 @@ struct FieldScanner {
         rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
     }
 
-    /// A token (section 5.6.2) in lower case, since those that matter here are names in any case, or numbers.
+    /// A token (section 5.6.2) in lower case: names are case-insensitive.
     mutating func token() -> String? {
         run { Self.isDigit($0) || Self.isLetter($0) || Self.marks.contains($0) }
     }
 
-    /// Letters of ASCII, in lower case.
     mutating func letters() -> String? {
         run { Self.isLetter($0) }
     }
 
-    /// Exactly so many digits, and no more after them.
+    /// Exactly that many digits, not followed by another.
     mutating func digits(_ count: Int) -> Int64? {
         let run = rest.prefix { Self.isDigit($0) }
         guard run.count == count else { return nil }
@@ -44,7 +45,7 @@ struct FieldScanner {
         return run.reduce(0) { $0 * 10 + Int64($1 - UInt8(ascii: "0")) }
     }
 
-    /// A quoted string (section 5.6.4) without its quotes and with what was escaped as itself.
+    /// A quoted string (section 5.6.4), without quotes and escapes.
     mutating func quotedString() -> String? {
         guard !isUnclosed, rest.first == UInt8(ascii: "\"") else { return nil }
         var text: [UInt8] = []
@@ -65,8 +66,8 @@ struct FieldScanner {
         return nil
     }
 
-    /// Goes to the end of an element that cannot be read: a comma within quotes does not end it, but one behind a quote
-    /// that is never closed does. What is forbidden there is obeyed.
+    /// Skips to the end of a malformed list element. A comma after an unclosed quote ends it, so that the directives
+    /// that follow are still read.
     mutating func skipElement() {
         while !isAtEndOfElement {
             if quotedString() == nil { rest.removeFirst() }
@@ -85,12 +86,12 @@ struct FieldScanner {
     private static let marks = Set("!#$%&'*+-.^_`|~".utf8)
 }
 
-/// A number of seconds as fields write it (RFC 9111 section 1.2.2).
+/// Delta-seconds of header fields (RFC 9111 section 1.2.2).
 public enum DeltaSeconds {
-    /// What is taken for a number too large to hold.
+    /// The value for numbers that are too large.
     public static let most: Int64 = 1 << 31
 
-    /// Nil for anything but digits.
+    /// Nil for anything except digits.
     public static func parse(_ text: String) -> Int64? {
         guard !text.isEmpty, text.utf8.allSatisfy(FieldScanner.isDigit) else { return nil }
         return min(Int64(text) ?? most, most)

@@ -1,15 +1,15 @@
-/// How long an image may be served without asking where it came from (RFC 9111 section 4.2). A value: the moment is
-/// always handed in, as ``Timekeeping/now`` tells it.
+/// How long an image may be served without revalidation (RFC 9111 section 4.2). A value: callers pass the time of
+/// ``Timekeeping/now``.
 public struct Freshness: Hashable, Sendable {
     /// When the image was stored or last confirmed: seconds since 1970.
     public var storedAt: Int64
-    /// Age, in seconds, that the image already had when it was stored (RFC 9111 section 4.2.3).
+    /// Age in seconds when it was stored (RFC 9111 section 4.2.3).
     public var initialAge: Int64
-    /// Seconds of life since it was made; nil for an image that stays fresh until it is replaced (a PUT without TTL).
+    /// Seconds from its creation for which it is fresh; nil if it stays fresh until replaced (PUT without TTL).
     public var lifetime: Int64?
-    /// Seconds past its life during which it is served while it is revalidated behind (RFC 5861 section 3).
+    /// Seconds after its lifetime in which it is served while it is revalidated (RFC 5861 section 3).
     public var staleWhileRevalidate: Int64
-    /// Seconds past its life during which it is served when the origin fails (RFC 5861 section 4).
+    /// Seconds after its lifetime in which it is served if the origin fails (RFC 5861 section 4).
     public var staleIfError: Int64
 
     public init(
@@ -25,30 +25,27 @@ public struct Freshness: Hashable, Sendable {
 
     public enum State: Sendable, Equatable {
         case fresh
-        /// Past its life; served at once and revalidated behind.
+        /// Stale; served at once and revalidated in the background.
         case staleServable
-        /// Past that window; served only when the origin fails.
+        /// Stale; served only if the origin fails.
         case staleOnError
-        /// Past every window.
+        /// Stale; not served.
         case expired
     }
 
-    /// Seconds since the image was made, never negative.
+    /// Seconds since the image was created, never negative.
     ///
-    /// A moment before it was stored means that the clock was set back between two starts, and nobody can tell how old
-    /// the image is. Then it counts as one whose life has just ended: it is asked for anew, and served meanwhile where
-    /// stale images may be; so it neither lives on until the clock has caught up, nor is lost (F14).
+    /// If `now` is before the time of storing, the clock was set back between two starts and the age is unknown. The
+    /// image then counts as just stale: it is revalidated, and served meanwhile if stale images may be (F14).
     public func age(at now: Int64) -> Int64 {
         guard now >= storedAt else { return max(initialAge, lifetime ?? 0) }
         return initialAge + (now - storedAt)
     }
 
-    /// Seconds of life left, negative when stale, nil when it has no end.
     public func timeToLive(at now: Int64) -> Int64? {
         lifetime.map { $0 - age(at: now) }
     }
 
-    /// Whether it may be used without asking. At zero seconds left it may not (section 4.2).
     public func isFresh(at now: Int64) -> Bool { state(at: now) == .fresh }
 
     public func state(at now: Int64) -> State {
@@ -60,35 +57,33 @@ public struct Freshness: Hashable, Sendable {
     }
 }
 
-/// When an answer arrived.
+/// When a response arrived.
 struct ResponseTime: Sendable, Equatable {
     /// Seconds since 1970 by ``Timekeeping/now``.
     let now: Int64
     /// Seconds since 1970 by ``Timekeeping/wallClock``.
     let wallClock: Int64
 
-    /// What an origin's Date is compared with: the earlier of the two, so that a machine's clock that was set wrong
-    /// while the daemon runs, or before, makes nothing old that is new (F14).
+    /// The time to compare an origin's Date with: the earlier of the two, so that a clock that was set ahead makes no
+    /// new image old (F14).
     var forDates: Int64 { min(now, wallClock) }
 }
 
-/// How old an answer is when it arrives (RFC 9111 section 4.2.3). Everything in seconds.
+/// The age of a response when it arrives (RFC 9111 section 4.2.3). All values are in seconds.
 struct AgeCalculation: Sendable, Equatable {
-    /// What Age says; nil without one, or with one that is none.
+    /// The value of Age; nil if missing or invalid.
     var age: Int64?
-    /// What Date says, since 1970; nil without a date: then the moment of its arrival counts (RFC 9110 section 6.6.1).
+    /// When the response was created, since 1970; nil if Date is missing or invalid: then the time of arrival counts.
     var date: Int64?
-    /// When the answer arrived, since 1970.
     var receivedAt: Int64
-    /// From the request to the answer: as long as the answer may have been under way.
+    /// From the request to the response: the longest time that the response can have been in transit.
     var delay: Int64
 
-    /// What the two clocks may differ by at most for their difference to be an age.
+    /// Largest difference between the two clocks that counts as an age.
     static let mostApparent: Int64 = 86_400
 
-    /// The age by the two clocks, which may be wrong against each other: an answer from the future is new, and one that
-    /// seems more than a day old without having been told so by Age says that this machine's clock is wrong (F14). Were
-    /// that believed, nothing would ever be fresh. The RFC asks for this age only where caches may know no Age.
+    /// The age according to Date and the local clock. A Date in the future counts as new, and so does one more than a
+    /// day ago, because one of the clocks is then wrong and no image would ever be fresh (F14).
     var apparentAge: Int64 {
         let difference = receivedAt - (date ?? receivedAt)
         return (0...Self.mostApparent).contains(difference) ? difference : 0
@@ -96,8 +91,7 @@ struct AgeCalculation: Sendable, Equatable {
     var correctedAge: Int64 { (age ?? 0) + delay }
     var initialAge: Int64 { max(apparentAge, correctedAge) }
 
-    /// The value of Age (section 5.1): the first of a list counts, if it is a number of seconds.
-    /// - Parameter lines: the values of the field in the order they came.
+    /// The value of Age (section 5.1): the first list element, if it is a number of seconds.
     static func ageValue(_ lines: [String]) -> Int64? {
         guard let first = lines.first else { return nil }
         var scanner = FieldScanner(first)
@@ -117,61 +111,54 @@ extension AgeCalculation {
     }
 }
 
-/// How long an answer is fresh (RFC 9111 section 4.2.1), counted from when it was made. Everything in seconds.
+/// The freshness lifetime of a response (RFC 9111 section 4.2.1), counted from its creation. All values are in seconds.
 enum FreshnessLifetime {
-    /// What the answer itself says; nil where it says nothing. max-age counts before Expires (section 5.3), and
-    /// s-maxage, which is for shared caches, not at all.
-    /// - Parameters:
-    ///   - expires: the value of Expires: its first line, where there are several (section 4.2.1).
-    ///   - date: when the answer was made, since 1970.
-    ///   - now: since 1970.
+    /// The explicit lifetime; nil without one. max-age takes precedence over Expires (section 5.3); s-maxage is for
+    /// shared caches and ignored.
+    /// - Parameter date: when the response was created, since 1970.
     static func explicit(_ control: CacheControl, expires: String?, date: Int64, now: Int64) -> Int64? {
         if let maxAge = control.maxAge { return maxAge }
         guard let expires else { return nil }
-        // What is no date, "0" above all, is in the past (section 5.3).
+        // An invalid date, such as "0", is in the past (section 5.3).
         guard let end = HTTPDate.seconds(expires, now: now) else { return 0 }
         return max(0, end - date)
     }
 }
 
-/// How long an answer that does not say is taken for fresh (RFC 9111 section 4.2.2). Everything in seconds.
+/// The lifetime of a response without an explicit one (RFC 9111 section 4.2.2). All values are in seconds.
 enum HeuristicFreshness {
-    /// What has just been changed is guessed to stay as it is for so long at least: else a picture that was put on its
-    /// server a minute ago would be asked for again after six seconds.
+    /// The shortest heuristic lifetime. Without it, an image changed a minute ago would be stale after six seconds.
     static let least: Int64 = 300
 
-    /// A tenth of the time since it was last changed, from ``least`` to `longest`; `longest` without such a date.
+    /// A tenth of the time since the last change, from ``least`` to `longest`; `longest` without Last-Modified.
     /// - Parameters:
-    ///   - lastModified: the value of Last-Modified.
-    ///   - date: when the answer was made, since 1970.
-    ///   - longest: the origin's `default-ttl`: what its operator trusts a guess to. Zero allows none.
-    ///   - now: since 1970.
+    ///   - date: when the response was created, since 1970.
+    ///   - longest: the origin's `default-ttl`; 0 disables the heuristic.
     static func lifetime(lastModified: String?, date: Int64, longest: Int64, now: Int64) -> Int64 {
         guard let changed = lastModified.flatMap({ HTTPDate.seconds($0, now: now) }) else { return longest }
         return min(longest, max(least, (date - changed) / 10))
     }
 }
 
-/// Whether an answer may be kept, and for how long (RFC 9111 sections 3 and 4.2, for a private cache).
+/// Whether a response may be stored, and its freshness (RFC 9111 sections 3 and 4.2, for a private cache).
 ///
-/// An image behind redirects is kept under the URL that was asked for first. So it may be used as long as all of them
-/// may that led to it, and no longer: one that was good for a minute may lead elsewhere after it.
+/// An image that redirects led to is stored under the URL requested first. It is fresh no longer than any of the
+/// redirects: a redirect that was fresh for a minute may lead elsewhere afterwards.
 struct StoragePolicy: Sendable, Equatable {
     let mayStore: Bool
-    /// Whether it, or a redirect that led to it, is for the tokens that were shown alone (section 4.1).
+    /// Whether the response, or a redirect to it, varies by Authorization (section 4.1).
     let variesByToken: Bool
     let freshness: Freshness
 
     /// - Parameters:
-    ///   - fields: of the answer; after a 304 those that were stored, updated by it.
-    ///   - headers: of the answer that has just come, and of the redirects that led to it: they tell its age.
+    ///   - fields: of the response; after a 304, the stored ones updated by it.
+    ///   - headers: of the response just received and the redirects to it, for its age.
     init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         let own = ResponseFreshness(fields, headers, origin: origin, at: responseTime)
         let redirects = Self.redirects(headers, origin: origin, at: responseTime)
         mayStore = own.mayBeStored && redirects.allSatisfy(\.mayBeStored)
         variesByToken = own.variesByToken || redirects.contains(where: \.variesByToken)
         let isNeverFresh = own.isNeverFresh || redirects.contains(where: \.isNeverFresh)
-        // Counted from when the image was made, as its own lifetime is.
         let shortest = redirects.map { max(0, own.initialAge + $0.timeLeft) }.reduce(own.lifetime, min)
         freshness = Freshness(
             storedAt: responseTime.now, initialAge: own.initialAge, lifetime: isNeverFresh ? 0 : shortest,
@@ -179,7 +166,7 @@ struct StoragePolicy: Sendable, Equatable {
             staleIfError: redirects.map(\.staleIfError).reduce(own.staleIfError, min))
     }
 
-    /// A redirect has aged by what came after it.
+    /// The freshness of each redirect; it has aged while later ones were followed.
     private static func redirects(
         _ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime
     ) -> [ResponseFreshness] {
@@ -192,16 +179,15 @@ struct StoragePolicy: Sendable, Equatable {
     }
 }
 
-/// How long a response without a usable image is believed: 204, 404 and 410, and one
-/// that the next request would get again.
+/// How long a response without a usable image is believed.
 enum NegativePolicy {
-    /// Until when, in seconds since 1970 by ``Timekeeping/now``: as long as the response says that it is fresh, but no
-    /// longer than the origin's `negative-ttl-max`; else for `negative-ttl`. Not after now where it may not be stored, or
-    /// not be used unasked.
+    /// The end of that time, in seconds since 1970 by ``Timekeeping/now``: the response's explicit lifetime, at most
+    /// the origin's `negative-ttl-max`; without one, `negative-ttl`. Now if the response must not be stored or not be
+    /// used without revalidation.
     static func believedUntil(_ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) -> Int64 {
         var negative = origin
         negative.defaultTTL = origin.negativeTTL
-        // A missing image has no date of its last change that anything could be guessed from.
+        // Last-Modified says nothing about how long an image will be missing.
         var fields = StoredFields(headers)
         fields.lastModified = nil
         let policy = StoragePolicy(fields, headers, origin: negative, at: responseTime)
@@ -212,25 +198,24 @@ enum NegativePolicy {
     }
 }
 
-/// What one answer says of how it may be used again: the image's own, or that of a redirect on the way to it.
+/// The freshness of one response: the image's, or that of a redirect to it.
 struct ResponseFreshness: Sendable, Equatable {
     let control: CacheControl
-    /// Whether it may be used without asking at no time.
+    /// Whether each use requires revalidation.
     let isNeverFresh: Bool
-    /// Whether it is for the tokens that were shown alone, and for those that a refresh makes of them.
+    /// Whether it is only for the tokens that were sent and those refreshed from them.
     let variesByToken: Bool
-    /// Seconds past its life during which it may be served while it is asked about behind, and when the origin fails.
+    /// Seconds after its lifetime in which it may be served during revalidation, or if the origin fails.
     let staleWhileRevalidate: Int64
     let staleIfError: Int64
-    /// Seconds of life since it was made, stated or guessed; zero for what is never fresh.
+    /// Lifetime in seconds from its creation, explicit or heuristic; 0 if it is never fresh.
     let lifetime: Int64
-    /// Seconds of that it had behind it when it arrived.
+    /// Age in seconds when it arrived.
     let initialAge: Int64
 
     /// - Parameters:
-    ///   - fields: of the answer; after a 304 those that were stored, updated by it.
-    ///   - headers: of the answer that has just come, whichever it was: they tell its age.
-    ///   - origin: what goes for an answer that does not say.
+    ///   - fields: of the response; after a 304, the stored ones updated by it.
+    ///   - headers: of the response just received, for its age.
     init(_ fields: StoredFields, _ headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         control = CacheControl(fields.cacheControl ?? "")
         let age = AgeCalculation(headers, at: responseTime)
@@ -246,64 +231,61 @@ struct ResponseFreshness: Sendable, Equatable {
             || stated == nil && Self.oldNoCache(fields)
         lifetime = isNeverFresh ? 0 : stated ?? guessed
         initialAge = age.initialAge
-        // Where an answer forbids it, it is not served stale, not even when the origin fails (section 4.2.4).
+        // Prohibited by the response, even if the origin fails (section 4.2.4).
         let mayBeStale = !isNeverFresh && !control.mustRevalidate
-        // What is stale as it arrives comes from an origin that asks to be asked, unless the answer says otherwise.
+        // An origin that sends stale responses wants revalidation, unless the response allows otherwise.
         let wasFresh = lifetime > initialAge
         let whileRevalidate = control.staleWhileRevalidate ?? (wasFresh ? origin.staleWhileRevalidate : 0)
         staleWhileRevalidate = mayBeStale ? whileRevalidate : 0
         staleIfError = mayBeStale ? control.staleIfError ?? origin.staleIfError : 0
     }
 
-    /// A redirect. One that does not say is taken for fresh as long as a guess may be, whatever its status: RFC 9111
-    /// section 4.2.2 guesses for 301 and 308 only, but then every GET would ask for an image behind a 302.
+    /// A redirect. Without explicit freshness it gets the longest heuristic lifetime, whatever its status: RFC 9111
+    /// section 4.2.2 allows that for 301 and 308 only, but then every GET would follow a 302 again.
     init(redirect headers: ResponseHeaders, origin: Origin, at responseTime: ResponseTime) {
         var fields = StoredFields(headers)
-        // When what it leads to was changed says nothing of how long it leads there.
+        // Last-Modified says nothing about how long a redirect is valid.
         fields.lastModified = nil
         self.init(fields, headers, origin: origin, at: responseTime)
     }
 
     var mayBeStored: Bool { Self.mayBeStored(control) }
 
-    /// No-store forbids it (section 5.2.2.5), unless must-understand says that it is meant for those who do not know
-    /// the status: all that get here are known (section 5.2.2.3).
+    /// False with no-store (section 5.2.2.5), unless must-understand exempts caches that know the status, as this one.
     private static func mayBeStored(_ control: CacheControl) -> Bool { !control.noStore || control.mustUnderstand }
 
-    /// Seconds of life left when it arrived; negative when it was stale already.
+    /// Seconds for which it was still fresh on arrival; negative if it was stale.
     var timeLeft: Int64 { lifetime - initialAge }
 
-    /// Pragma of HTTP/1.0 was never given a meaning in answers (section 5.4). Where nothing else is said, its no-cache
-    /// still says that a guess would be wrong.
+    /// Whether Pragma has no-cache and Cache-Control is missing. Pragma has no specified meaning in responses (section
+    /// 5.4), but rules out a heuristic lifetime.
     private static func oldNoCache(_ fields: StoredFields) -> Bool {
         guard fields.cacheControl == nil, let pragma = fields.pragma else { return false }
         return CacheControl(pragma).noCache
     }
 }
 
-/// Which requests an answer is for (RFC 9111 section 4.1).
+/// The requests that a response matches (RFC 9111 section 4.1).
 ///
-/// All requests of thumbcached for one URL have the same header fields but for Authorization. So whatever other fields
-/// an answer varies by, it is for the next request as well; `*`, which varies by what no request shows, matches none.
-/// What varies by Authorization is for the tokens of one family: see ``LoginTokens/family``.
+/// Requests of thumbcached for one URL differ only in Authorization. `*` matches no request; a response that varies by
+/// Authorization matches requests with tokens of one family (``LoginTokens/family``).
 struct Vary: Sendable, Equatable {
     private(set) var matchesNothing = false
     private(set) var namesAuthorization = false
 
-    /// - Parameter value: all lines of the field as one list; nil without one.
+    /// - Parameter value: all lines of the header field as one list; nil if missing.
     init(_ value: String?) {
         guard let value else { return }
         var scanner = FieldScanner(value)
         while !scanner.isAtEnd {
             scanner.skipBlanks()
-            // A star is a character of tokens, too.
             switch scanner.token() {
             case "*": matchesNothing = true
             case "authorization": namesAuthorization = true
             default: break
             }
             scanner.skipElement()
-            _ = scanner.take(",")
+            scanner.skip(",")
         }
     }
 }

@@ -1,17 +1,17 @@
-/// Dates as HTTP writes them (RFC 9110 section 5.6.7): the preferred form and the two obsolete ones. Names are taken in
-/// any case, and no zone but GMT is a date, as RFC 9111 section 4.2 asks of caches.
+/// HTTP dates (RFC 9110 section 5.6.7) in the preferred form and the two obsolete ones. Names are case-insensitive, and
+/// only GMT is accepted, as RFC 9111 section 4.2 requires of caches.
 public enum HTTPDate {
     private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
     private static let shortDays: Set = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
     private static let longDays: Set = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
-    /// Seconds since 1970, or nil for what is no such date.
-    /// - Parameter now: seconds since 1970, for a year of two digits.
+    /// Parses a date into seconds since 1970; nil if it is invalid.
+    /// - Parameter now: seconds since 1970, to complete two-digit years.
     public static func seconds(_ text: String, now: Int64) -> Int64? {
         var scanner = FieldScanner(text)
         guard let dayName = scanner.letters() else { return nil }
         let seconds: Int64?
-        if !scanner.take(",") {
+        if !scanner.skip(",") {
             seconds = shortDays.contains(dayName) ? asctime(&scanner) : nil
         } else if shortDays.contains(dayName) {
             seconds = preferred(&scanner)
@@ -23,19 +23,18 @@ public enum HTTPDate {
 
     /// `Sun, 06 Nov 1994 08:49:37 GMT`, after the comma.
     private static func preferred(_ scanner: inout FieldScanner) -> Int64? {
-        guard scanner.take(" "), let day = scanner.digits(2), scanner.take(" "), let month = month(&scanner),
-            scanner.take(" "), let year = scanner.digits(4), scanner.take(" "), let time = time(&scanner),
-            scanner.take(" "), scanner.letters() == "gmt"
+        guard scanner.skip(" "), let day = scanner.digits(2), scanner.skip(" "), let month = month(&scanner),
+            scanner.skip(" "), let year = scanner.digits(4), scanner.skip(" "), let time = time(&scanner),
+            scanner.skip(" "), scanner.letters() == "gmt"
         else { return nil }
         return moment(year: year, month: month, day: day, time: time)
     }
 
-    /// `Sunday, 06-Nov-94 08:49:37 GMT`, after the comma. A year that would lie more than 50 years ahead is the last
-    /// one that ended in the same digits.
+    /// `Sunday, 06-Nov-94 08:49:37 GMT`, after the comma. A year more than 50 years ahead is in the previous century.
     private static func rfc850(_ scanner: inout FieldScanner, now: Int64) -> Int64? {
-        guard scanner.take(" "), let day = scanner.digits(2), scanner.take("-"), let month = month(&scanner),
-            scanner.take("-"), let shortYear = scanner.digits(2), scanner.take(" "), let time = time(&scanner),
-            scanner.take(" "), scanner.letters() == "gmt"
+        guard scanner.skip(" "), let day = scanner.digits(2), scanner.skip("-"), let month = month(&scanner),
+            scanner.skip("-"), let shortYear = scanner.digits(2), scanner.skip(" "), let time = time(&scanner),
+            scanner.skip(" "), scanner.letters() == "gmt"
         else { return nil }
         let secondsOfYear: Int64 = 31_556_952
         let century = (1970 + now / secondsOfYear) / 100 * 100
@@ -45,11 +44,11 @@ public enum HTTPDate {
         return near
     }
 
-    /// `Sun Nov  6 08:49:37 1994`, after the name of the day.
+    /// `Sun Nov  6 08:49:37 1994`, after the day's name.
     private static func asctime(_ scanner: inout FieldScanner) -> Int64? {
-        guard scanner.take(" "), let month = month(&scanner), scanner.take(" "),
-            let day = scanner.take(" ") ? scanner.digits(1) : scanner.digits(2), scanner.take(" "),
-            let time = time(&scanner), scanner.take(" "), let year = scanner.digits(4)
+        guard scanner.skip(" "), let month = month(&scanner), scanner.skip(" "),
+            let day = scanner.skip(" ") ? scanner.digits(1) : scanner.digits(2), scanner.skip(" "),
+            let time = time(&scanner), scanner.skip(" "), let year = scanner.digits(4)
         else { return nil }
         return moment(year: year, month: month, day: day, time: time)
     }
@@ -59,9 +58,9 @@ public enum HTTPDate {
         scanner.letters().flatMap { months.firstIndex(of: $0) }.map { Int64($0) + 1 }
     }
 
-    /// Seconds since midnight; a leap second is the first of the next day.
+    /// Seconds since midnight; a leap second counts as the first second of the next day.
     private static func time(_ scanner: inout FieldScanner) -> Int64? {
-        guard let hour = scanner.digits(2), scanner.take(":"), let minute = scanner.digits(2), scanner.take(":"),
+        guard let hour = scanner.digits(2), scanner.skip(":"), let minute = scanner.digits(2), scanner.skip(":"),
             let second = scanner.digits(2), hour < 24, minute < 60, second < 61
         else { return nil }
         return (hour * 60 + minute) * 60 + second
@@ -77,7 +76,7 @@ public enum HTTPDate {
         return [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][Int(month) - 1]
     }
 
-    /// Days from 1970-01-01 to a date of the Gregorian calendar, in years from March on: the leap day comes last.
+    /// Days since 1970-01-01 of a Gregorian date. Counts years from March, so that the leap day is the last.
     private static func days(year: Int64, month: Int64, day: Int64) -> Int64 {
         let marchYear = month > 2 ? year : year - 1
         let monthsSinceMarch = (month + 9) % 12

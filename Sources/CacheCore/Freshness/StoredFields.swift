@@ -1,5 +1,5 @@
-/// The header fields of an answer that are kept with its image: those that a later 304 may update and that say how long
-/// it is fresh, and the validators to ask with. Each has at most 1 KiB.
+/// The header fields stored with an image: those that determine its freshness, which a 304 may update, and its
+/// validators. At most 1 KiB each.
 public struct StoredFields: Hashable, Sendable {
     /// All lines as one list.
     public var cacheControl: String?
@@ -9,11 +9,10 @@ public struct StoredFields: Hashable, Sendable {
     public var pragma: String?
     /// All lines as one list.
     public var vary: String?
-    /// As it came: weak, strong, or not even well formed.
+    /// As received: weak, strong, or malformed.
     public var etag: String?
     public var lastModified: String?
 
-    /// Bytes of one value.
     public static var longest: Int { 1_024 }
 
     public init(
@@ -28,7 +27,7 @@ public struct StoredFields: Hashable, Sendable {
         self.lastModified = lastModified
     }
 
-    /// A list that is too long to keep might forbid anything, so it is taken to forbid all that it could.
+    /// A list that is too long to store may contain any prohibition, so the strictest one is assumed.
     init(_ headers: ResponseHeaders) {
         cacheControl = headers["cache-control"].map { Self.fits($0) ? $0 : "no-store" }
         vary = headers["vary"].map { Self.fits($0) ? $0 : "*" }
@@ -44,8 +43,7 @@ public struct StoredFields: Hashable, Sendable {
         headers.fields[name]?.first.flatMap { !$0.isEmpty && fits($0) ? $0 : nil }
     }
 
-    /// These fields once a 304 has confirmed the image: what it names replaces what was stored, what it does not name
-    /// stays (RFC 9111 sections 3.2 and 4.3.4).
+    /// The fields after a 304: its fields replace the stored ones, others stay (RFC 9111 sections 3.2 and 4.3.4).
     func updated(by newer: StoredFields) -> StoredFields {
         StoredFields(
             cacheControl: newer.cacheControl ?? cacheControl, expires: newer.expires ?? expires,
@@ -55,16 +53,15 @@ public struct StoredFields: Hashable, Sendable {
 }
 
 extension StoredFields {
-    /// Whether there is anything to ask with: an entity tag, or a date of the last change that is one.
     func hasValidator(now: Int64) -> Bool { etag != nil || modifiedSince(now: now) != nil }
 
-    /// Last-Modified as it came, if it is a date: else If-Modified-Since means nothing (RFC 9110 section 13.1.3).
+    /// Last-Modified as received, if it is a valid date; origins ignore an invalid If-Modified-Since.
     func modifiedSince(now: Int64) -> String? {
         lastModified.flatMap { HTTPDate.seconds($0, now: now) == nil ? nil : $0 }
     }
 
-    /// Whether a 304 with those fields speaks of the image that has these (RFC 9111 section 4.3.4): its entity tag is
-    /// the same, or, without one, its date of the last change. One that names neither answers what it was asked.
+    /// Whether a 304 with those fields is about the image with these (RFC 9111 section 4.3.4): its entity tag or,
+    /// without one, its Last-Modified is the same. A 304 with neither refers to the validators of the request.
     func areConfirmed(by answer: StoredFields, now: Int64) -> Bool {
         if let confirmed = answer.etag, let etag { return Self.opaqueTag(confirmed) == Self.opaqueTag(etag) }
         if answer.etag == nil, answer.lastModified == nil { return true }
@@ -77,6 +74,6 @@ extension StoredFields {
         return date != nil && date == HTTPDate.seconds(right, now: now)
     }
 
-    /// What weak comparison looks at, which is the comparison of If-None-Match (RFC 9110 sections 8.8.3.2 and 13.1.2).
+    /// The part that weak comparison uses, as in If-None-Match (RFC 9110 sections 8.8.3.2 and 13.1.2).
     private static func opaqueTag(_ tag: String) -> Substring { tag.hasPrefix("W/") ? tag.dropFirst(2) : tag[...] }
 }

@@ -1,11 +1,10 @@
 import NIOConcurrencyHelpers
 
-/// The bytes that the daemon keeps because of what its clients do, for each account and for all together (I8).
+/// The memory that the daemon keeps for its clients, limited for each account and in total (I8).
 ///
-/// Requests, replies, users, sessions, missing images: whatever is kept for a client takes its bytes here, or is
-/// refused. Nobody waits. When all together have no room left, an account still has its equal share, so that those who
-/// came first do not shut the others out. For that the total can be exceeded, the less the more accounts there are:
-/// twenty that fill it one after another come to two and a half times the total.
+/// Requests, replies, users, sessions and negative entries reserve their bytes here, or are refused; no caller waits.
+/// When the total is used up, an account may still use its equal share, so that early accounts do not exclude later
+/// ones. Twenty accounts that fill it one after another can therefore exceed the total by two and a half times.
 public final class MemoryBudget: Sendable {
     public struct Limits: Sendable, Equatable {
         /// Bytes.
@@ -19,7 +18,7 @@ public final class MemoryBudget: Sendable {
     }
 
     private struct State {
-        /// By account; those who have something.
+        /// Bytes by account; accounts with none are removed.
         var held: [UInt32: Int] = [:]
         var total = 0
 
@@ -29,7 +28,6 @@ public final class MemoryBudget: Sendable {
             total += count
         }
 
-        /// Whether there is room for so many bytes more.
         func fits(_ count: Int, of account: UInt32, _ limits: Limits) -> Bool {
             let own = held[account] ?? 0
             guard own + count <= limits.perUID else { return false }
@@ -42,9 +40,7 @@ public final class MemoryBudget: Sendable {
     private let limits: @Sendable () -> Limits
     private let accountOf: @Sendable (UInt32) -> UInt32
 
-    /// - Parameters:
-    ///   - limits: looked at anew each time, since a reload may change them.
-    ///   - accountOf: the account that a uid counts for.
+    /// - Parameter accountOf: the account that a uid counts towards.
     public init(
         limits: @escaping @Sendable () -> Limits = { Limits() },
         accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 }
@@ -53,29 +49,35 @@ public final class MemoryBudget: Sendable {
         self.accountOf = accountOf
     }
 
-    /// The account that a uid counts for, wherever something is shared out.
+    /// The account that a uid counts towards in quotas and fair scheduling.
     public func account(of uid: UInt32) -> UInt32 { accountOf(uid) }
 
-    /// For one thing that is kept because of a uid. It takes nothing yet.
     public func lease(for uid: UInt32) -> MemoryLease {
         MemoryLease(self, account: accountOf(uid))
     }
 
-    /// Bytes that count for the account of a uid.
+    /// Bytes reserved by the account of a uid.
     public func bytes(of uid: UInt32) -> Int {
         let account = accountOf(uid)
         return state.withLockedValue { $0.held[account] ?? 0 }
     }
 
-    /// Bytes that count for all.
     public var bytes: Int { state.withLockedValue { $0.total } }
+
+    /// - Parameter uid: nil for the sum over all accounts.
+    public func metric(of uid: UInt32?) -> Metric {
+        Metric(
+            "held_bytes", .gauge, unit: "bytes",
+            "Memory kept for clients: requests, replies, users and sessions (limits.memory).",
+            uid.map { bytes(of: $0) } ?? bytes, .everyone)
+    }
 
     fileprivate func fits(_ count: Int, _ account: UInt32) -> Bool {
         let limits = limits()
         return state.withLockedValue { $0.fits(count, of: account, limits) }
     }
 
-    /// False, and nothing is changed, if there must be room and there is none.
+    /// Returns false and changes nothing if `mustFit` is true and there is no room.
     fileprivate func change(_ account: UInt32, by count: Int, mustFit: Bool) -> Bool {
         if count == 0 { return true }
         let limits = mustFit ? limits() : nil
@@ -89,14 +91,14 @@ public final class MemoryBudget: Sendable {
     fileprivate func refusal(_ account: UInt32) -> String {
         let limits = limits()
         let (own, total) = state.withLockedValue { ($0.held[account] ?? 0, $0.total) }
-        let what = "requests, replies, users and sessions of uid \(account) take \(own) bytes"
+        let remedy = "end requests or sessions, or retry later"
         return own < limits.perUID && total >= limits.total
-            ? "\(what), and those of all take \(total) (limit memory, \(limits.total)): end some, or try again"
-            : "\(what) (limit memory-per-uid, \(limits.perUID)): end some, or try again"
+            ? "limits.memory (\(limits.total) bytes): all accounts use \(total), account \(account) \(own); \(remedy)"
+            : "limits.memory-per-uid (\(limits.perUID) bytes): account \(account) uses \(own); \(remedy)"
     }
 }
 
-/// The bytes that one thing counts for; they are given back with it. Used by one at a time, on any thread.
+/// The bytes reserved for one object; released when the lease is. Safe from any thread.
 public final class MemoryLease: Sendable {
     private let budget: MemoryBudget
     private let account: UInt32
@@ -111,15 +113,15 @@ public final class MemoryLease: Sendable {
 
     public var bytes: Int { held.withLockedValue { $0 } }
 
-    /// Takes so many bytes more; false, and nothing is taken, if there is no room.
-    public func take(_ count: Int) -> Bool { change(mustFit: true) { $0 + count } }
+    /// Reserves more bytes. Returns false and reserves nothing if there is no room.
+    public func reserve(_ count: Int) -> Bool { change(mustFit: true) { $0 + count } }
 
-    public func give(_ count: Int) { _ = change(mustFit: false) { $0 - count } }
+    public func release(_ count: Int) { _ = change(mustFit: false) { $0 - count } }
 
-    /// Brings what counts to so many bytes; false, and nothing is changed, if that is more and there is no room.
+    /// Changes the reservation. Returns false and changes nothing if it would grow and there is no room.
     public func change(to bytes: Int) -> Bool { change(mustFit: true) { _ in bytes } }
 
-    /// Brings what counts to so many bytes, room or not: for what is there already, or is never refused.
+    /// Changes the reservation even without room: for memory that is in use already or must not be refused.
     public func set(to bytes: Int) { _ = change(mustFit: false) { _ in bytes } }
 
     private func change(mustFit: Bool, to bytes: (Int) -> Int) -> Bool {
@@ -131,9 +133,8 @@ public final class MemoryLease: Sendable {
         }
     }
 
-    /// Whether there is room for so many bytes more.
     public func hasRoom(for count: Int) -> Bool { budget.fits(count, account) }
 
-    /// Why there is none.
+    /// The reason for a refusal, for an error message.
     public var refusal: String { budget.refusal(account) }
 }

@@ -2,26 +2,24 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
-/// One image in memory, ready to be sent. Its ``UserCache`` finds it, the tier decides when it goes, wiped.
+/// One image in memory, framed as a reply. Its ``UserCache`` finds it, ``MemoryTier`` evicts it. Wiped when freed.
 final class MemoryEntry: Sendable {
-    /// Written again only when the entry goes, and nobody else can look.
+    /// Written only in `deinit`, to wipe it.
     nonisolated(unsafe) private(set) var served: ServedImage
-    /// Of the image. Here as well, since every hit looks at them.
+    /// Copies from the image's record, since every hit reads them.
     let freshness: Freshness
     let tokenFamily: UInt32?
     let imageKey: ImageKey
     let uid: UInt32
-    /// Told by the tier when it took the entry out for lack of room.
     private let onEvict: @Sendable (MemoryEntry) -> Void
     private let isUsed = Atomic<Bool>(false)
-    /// Read and written under the tier's lock alone.
+    /// Accessed only under the tier's lock.
     nonisolated(unsafe) fileprivate var standing = Standing.notYet
 
     fileprivate enum Standing {
-        /// The tier has not seen it.
         case notYet
         case queued(Sieve<MemoryEntry>.Handle)
-        /// Its cache let go of it, maybe before the tier ever saw it, or the tier took it out.
+        /// Removed by its cache, maybe before admission, or evicted.
         case gone
     }
 
@@ -36,25 +34,24 @@ final class MemoryEntry: Sendable {
 
     deinit { served.image.bytes.wipe() }
 
-    /// What the entry weighs: the storage that its bytes keep alive, and what stands around them, measured with five
-    /// thousand small ones.
+    /// Bytes of memory: the storage of the image, and an overhead measured with five thousand small images.
     var cost: Int {
         served.image.bytes.storage + 1_024 + (served.image.record.redirectedTo?.utf8.count ?? 0)
     }
 
-    /// Marks a hit. Reading first keeps the line shared between cores when it is already marked.
+    /// Marks a hit. The read avoids a write, so that the cache line stays shared between cores.
     func markUsed() {
         if !isUsed.load(ordering: .relaxed) { isUsed.store(true, ordering: .relaxed) }
     }
 
-    fileprivate func takeMark() -> Bool { isUsed.exchange(false, ordering: .relaxed) }
+    fileprivate func removeMark() -> Bool { isUsed.exchange(false, ordering: .relaxed) }
     fileprivate func evicted() { onEvict(self) }
 }
 
-/// The images in memory of all users, bounded in bytes. Each uid has a queue of its own, and the uid that holds most
-/// gives first, so that nobody's flood evicts another's images (I8).
+/// The images in memory of all users, bounded in bytes. Each account has a queue of its own; evictions come from the
+/// account that holds most, so that one account's load does not evict another's images (I8).
 ///
-/// A hit does not come here. Lock order: never call in with a ``UserCache``'s lock held.
+/// A hit does not call it. Lock order: never call it with a ``UserCache``'s lock held.
 public final class MemoryTier: Sendable {
     private struct Share {
         var queue = Sieve<MemoryEntry>()
@@ -68,7 +65,7 @@ public final class MemoryTier: Sendable {
         var evictions = 0
     }
 
-    /// Bytes; 0 turns the tier off.
+    /// Bytes; 0 disables the tier.
     public let capacity: Int
     private let state = NIOLockedValueBox(State())
 
@@ -76,12 +73,12 @@ public final class MemoryTier: Sendable {
         self.capacity = capacity
     }
 
-    /// Whether an image of that size may come in at all: one that would push out most of the others may not.
+    /// Returns false for an image that would evict most of the others.
     func admits(_ image: Image) -> Bool {
         image.bytes.storage <= capacity / 8
     }
 
-    /// Takes an entry in, and tells the caches whose entries had to go for it.
+    /// Admits an entry, and notifies the caches of entries evicted for it.
     func admit(_ entry: MemoryEntry) {
         let evicted = state.withLockedValue { state -> [MemoryEntry] in
             guard case .notYet = entry.standing else { return [] }
@@ -97,7 +94,7 @@ public final class MemoryTier: Sendable {
         for victim in evicted { victim.evicted() }
     }
 
-    /// Forgets entries that their cache has let go of; of many a few at a time, so that others come in between.
+    /// Removes entries that their cache has removed, in batches, so that other threads get the lock in between.
     func remove(_ entries: [MemoryEntry]) {
         for start in stride(from: 0, to: entries.count, by: Self.removedAtOnce) {
             let some = entries[start..<min(start + Self.removedAtOnce, entries.count)]
@@ -105,9 +102,9 @@ public final class MemoryTier: Sendable {
         }
     }
 
-    /// Forgets entries and gives them up, the last first, so that they are wiped a few at a time, too.
-    /// - Parameter yield: called after each few, with no lock held.
-    func giveUp(_ entries: inout [MemoryEntry], yield: YieldToOthers) {
+    /// Removes and frees entries in batches, the last first. Freeing wipes them.
+    /// - Parameter yield: called after each batch, with no lock held.
+    func wipe(_ entries: inout [MemoryEntry], yield: YieldToOthers) {
         while !entries.isEmpty {
             remove(Array(entries.suffix(Self.removedAtOnce)))
             entries.removeLast(min(entries.count, Self.removedAtOnce))
@@ -115,7 +112,7 @@ public final class MemoryTier: Sendable {
         }
     }
 
-    /// About 40 µs of work, wiping included.
+    /// Entries of a batch: about 40 µs of work, wiping included.
     private static var removedAtOnce: Int { 16 }
 
     private static func remove(_ entries: ArraySlice<MemoryEntry>, in state: inout State) {
@@ -138,9 +135,23 @@ public final class MemoryTier: Sendable {
         state.withLockedValue { Statistics(images: $0.images, bytes: $0.bytes, evictions: $0.evictions) }
     }
 
+    public var metrics: [Metric] {
+        let now = statistics
+        return [
+            Metric(
+                "memory_tier_capacity_bytes", .gauge, unit: "bytes", "Capacity of the memory tier (memory.tier).",
+                capacity, .everyone),
+            Metric("memory_tier_images", .gauge, unit: "images", "Images in the memory tier.", now.images),
+            Metric("memory_tier_bytes", .gauge, unit: "bytes", "Size of the images in the memory tier.", now.bytes),
+            Metric(
+                "memory_tier_evictions_total", .counter, unit: "images", "Images evicted from the memory tier.",
+                now.evictions),
+        ]
+    }
+
     private static func evictOne(from state: inout State) -> MemoryEntry? {
         guard let uid = state.shares.max(by: { $0.value.bytes < $1.value.bytes })?.key,
-            let victim = state.shares[uid]?.queue.evict(takeMark: { $0.takeMark() })
+            let victim = state.shares[uid]?.queue.evict(removeMark: { $0.removeMark() })
         else { return nil }
         forget(victim, in: &state)
         victim.standing = .gone
@@ -155,24 +166,24 @@ public final class MemoryTier: Sendable {
     }
 }
 
-/// The images of one user that are in memory, by image key, and which image keys there are of a profile: a purge of profiles
-/// finds theirs without a look at the others, while every hit waits for the lock that it holds.
+/// The images of one user in memory, by image key, with an index of each profile's image keys: a purge of profiles
+/// holds the lock that every hit needs, so it must not scan all entries.
 ///
-/// A value. A hit looks at ``entries`` alone.
+/// A value. A hit reads only ``entries``.
 struct MemoryTable: Sendable {
-    /// The image keys' codes of all profiles of one hash: one code, as a rule, which takes no memory of its own.
+    /// Codes of the image keys of all profiles with one hash. Usually one code, which needs no allocation.
     private struct Codes: Sendable {
         var first: UInt16
         var others: [UInt16] = []
     }
 
     private(set) var entries: [ImageKey: MemoryEntry] = [:]
-    /// By a profile's hash, a fifth as long. Where two profiles have the same, a code stands here once for each.
+    /// By the profile's hash, which is a fifth as long. Profiles with equal hashes share an entry.
     private var codes: [Int: Codes] = [:]
 
     subscript(imageKey: ImageKey) -> MemoryEntry? { entries[imageKey] }
 
-    /// Puts an entry in its image key.
+    /// Replaces the entry with the same image key, if any.
     mutating func insert(_ entry: MemoryEntry) {
         let imageKey = entry.imageKey
         guard entries.updateValue(entry, forKey: imageKey) == nil else { return }
@@ -184,7 +195,6 @@ struct MemoryTable: Sendable {
         }
     }
 
-    /// Empties an image key.
     mutating func remove(_ imageKey: ImageKey) -> MemoryEntry? {
         guard let entry = entries.removeValue(forKey: imageKey) else { return nil }
         let hash = imageKey.profile.hashValue
@@ -198,13 +208,12 @@ struct MemoryTable: Sendable {
         return entry
     }
 
-    /// Empties the image keys of a profile. Costs a look at these, however many there are of others.
     mutating func removeAll(of profile: OpaqueID) -> [MemoryEntry] {
         guard let known = codes[profile.hashValue] else { return [] }
         return ([known.first] + known.others).compactMap { remove(ImageKey(profile: profile, code: $0)) }
     }
 
-    /// Takes a profile's renditions out that `source` did not make as it is now, or all of them.
+    /// Removes a profile's renditions, except those of `source` with its current freshness.
     mutating func removeRenditions(of profile: OpaqueID, but source: Image?) -> [MemoryEntry] {
         guard let known = codes[profile.hashValue], !known.others.isEmpty || known.first != 0 else { return [] }
         return ([known.first] + known.others).compactMap { code in

@@ -1,17 +1,14 @@
-/// SIEVE, an eviction order for caches: a queue in which an element that was used since the hand last passed is spared
-/// where it stands (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024). A hit only marks its element, so that hits
-/// need not take the lock that guards this value.
+/// SIEVE, an eviction order for caches (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024): a queue with a hand that
+/// skips elements used since it last passed. A hit only marks its element, without the lock that guards this value.
 ///
-/// A value; elements lie in one array and link to each other by index.
+/// A value. The elements are in one array and are linked by index.
 package struct Sieve<Element: Sendable>: Sendable {
-    /// Names a place in the queue, until its element is removed.
+    /// Index of an element, valid until the element is removed.
     package typealias Handle = Int
 
     private struct Node: Sendable {
         var element: Element?
-        /// Towards the older end.
         var older: Int
-        /// Towards the newer end.
         var newer: Int
     }
 
@@ -26,7 +23,6 @@ package struct Sieve<Element: Sendable>: Sendable {
 
     package init() {}
 
-    /// Puts an element at the newer end.
     package mutating func insert(_ element: Element) -> Handle {
         let node = Node(element: element, older: newest, newer: Self.none)
         let index: Int
@@ -44,7 +40,7 @@ package struct Sieve<Element: Sendable>: Sendable {
         return index
     }
 
-    /// Takes an element out. `handle` must be one that is in the queue.
+    /// Removes an element, which must be in the queue.
     package mutating func remove(_ handle: Handle) {
         let node = nodes[handle]
         if hand == handle { hand = node.newer }
@@ -55,14 +51,14 @@ package struct Sieve<Element: Sendable>: Sendable {
         count -= 1
     }
 
-    /// Moves the hand to the next element that was not used since it last passed, and takes that out.
-    /// - Parameter takeMark: whether the element is marked as used; unmarks it.
-    package mutating func evict(takeMark: (Element) -> Bool) -> Element? {
-        // Each element is spared at most once, so two rounds always find one, even while hits go on marking.
+    /// Moves the hand to the next element that is not marked, and removes it.
+    /// - Parameter removeMark: removes an element's mark and returns whether it was marked.
+    package mutating func evict(removeMark: (Element) -> Bool) -> Element? {
+        // Two rounds: each element is skipped at most once, unless hits mark it again meanwhile.
         for _ in 0..<(2 * count) {
             let index = hand == Self.none ? oldest : hand
             guard let element = nodes[index].element else { return nil }
-            if takeMark(element) {
+            if removeMark(element) {
                 hand = nodes[index].newer
             } else {
                 hand = index

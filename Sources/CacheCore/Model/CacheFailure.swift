@@ -1,14 +1,17 @@
-/// Why a request about a user's cache could not be answered. Sentences say what was wrong and what would be right;
-/// they never name a user, a profile or a token.
+/// Why a request to a user's cache failed.
+///
+/// Each error of a port is translated to it here: ``FetchFailure``, ``StoreError``, ``ImageRefusal``. The daemon's
+/// connection translates it to an error reply. A reason states what failed and what would be valid; it contains no
+/// user, profile or token.
 public enum CacheFailure: Error, Sendable, Equatable {
     case notLoggedIn
-    /// Purged or logged out while the request waited.
+    /// The user was purged or logged out while the request waited.
     case cancelled
     case invalid(String)
     case denied(String)
     case timedOut(String)
     case origin(String)
-    /// The origin was asked and says that this user may not have the image.
+    /// The origin refuses this image to this user.
     case forbidden(String)
     case unauthorized(String)
     case badImage(String)
@@ -26,16 +29,15 @@ extension CacheFailure: CustomStringConvertible {
             .forbidden(let reason), .unauthorized(let reason), .badImage(let reason), .tooLarge(let reason),
             .busy(let reason), .noSpace(let reason), .inputOutput(let reason):
             reason
-        case .notLoggedIn: "the user is not logged in"
-        case .cancelled: "the user was logged out or purged meanwhile"
+        case .notLoggedIn: "the user is not logged in; send LOGIN first"
+        case .cancelled: "the user was logged out or purged while the request waited"
         case .shuttingDown: "the daemon is stopping"
         }
     }
 }
 
 extension CacheFailure {
-    /// Whether a stale image is better than this answer (RFC 5861 section 4): the origin could not be asked, or did not
-    /// give what it should have. Not where it was asked and said that this user may not have it.
+    /// Whether a stale image may be served instead (RFC 5861 section 4): not if the origin refuses the image.
     var allowsStale: Bool {
         switch self {
         case .timedOut, .origin, .badImage, .tooLarge, .busy: true
@@ -45,9 +47,24 @@ extension CacheFailure {
         }
     }
 
+    public init(_ failure: FetchFailure) {
+        switch failure.kind {
+        case .origin, .circuitOpen: self = .origin(failure.reason)
+        case .timedOut: self = .timedOut(failure.reason)
+        case .unauthorized: self = .unauthorized(failure.reason)
+        case .forbidden: self = .forbidden(failure.reason)
+        case .denied: self = .denied(failure.reason)
+        case .badImage: self = .badImage(failure.reason)
+        case .tooLarge: self = .tooLarge(failure.reason)
+        case .busy: self = .busy(failure.reason)
+        case .shuttingDown: self = .shuttingDown
+        }
+    }
+
     init(_ error: any Error) {
         switch error {
         case let failure as CacheFailure: self = failure
+        case let failure as FetchFailure: self.init(failure)
         case StoreError.closed: self = .cancelled
         case StoreError.noSpace(let reason): self = .noSpace(reason)
         case StoreError.failed(let reason): self = .inputOutput(reason)

@@ -1,11 +1,12 @@
+import ImageOptions
 import NIOCore
 
-/// A user, a profile or a session as a client named it: 1 to 512 opaque bytes, compared byte by byte.
+/// The id of a user, profile or session: 1 to 512 opaque bytes, compared byte by byte.
 ///
-/// Nothing is read into the bytes. They never become a path, a log line or an error text.
+/// The bytes are never interpreted, and never part of a path, log line or error text.
 public struct OpaqueID: Hashable, Sendable {
-    /// Most are short, and lie in place: a hit then finds its image without a look at other memory, which saves 0.3 µs
-    /// where a thousand images are asked for in turn. What fits is always short: so equal ones are of one kind.
+    /// Most ids are stored inline, so that a hit needs no other memory, which saves 0.3 µs if a thousand images are
+    /// requested in turn. Ids that fit are always inline, so equal ids have the same case.
     private enum Storage: Equatable {
         case short(ShortBytes)
         case long(ByteBuffer)
@@ -13,8 +14,7 @@ public struct OpaqueID: Hashable, Sendable {
 
     private let storage: Storage
 
-    /// Takes the bytes as they are: a long identifier then keeps alive the whole storage that `bytes` is a slice of.
-    /// Right for a look-up, wrong for something that is kept; see ``detached()``.
+    /// Shares the storage of `bytes` if they are long, for a lookup. Use ``detached()`` for ids that are kept.
     public init(_ bytes: ByteBuffer) {
         self = bytes.withUnsafeReadableBytes { OpaqueID(short: $0) } ?? OpaqueID(storage: .long(bytes))
     }
@@ -23,7 +23,6 @@ public struct OpaqueID: Hashable, Sendable {
         self.init(ByteBuffer(string: string))
     }
 
-    /// Nil when there are too many bytes to lie in place.
     public init?(short bytes: UnsafeRawBufferPointer) {
         guard let short = ShortBytes(bytes) else { return nil }
         storage = .short(short)
@@ -33,7 +32,7 @@ public struct OpaqueID: Hashable, Sendable {
         self.storage = storage
     }
 
-    /// Not how it is held, which follows from the bytes.
+    /// Hashes the bytes only; equal ids have equal storage.
     public func hash(into hasher: inout Hasher) {
         withBytes { hasher.combine(bytes: $0) }
     }
@@ -45,7 +44,7 @@ public struct OpaqueID: Hashable, Sendable {
         }
     }
 
-    /// Lends the bytes. They must not be kept.
+    /// Calls `body` with the bytes, which must not be kept.
     public func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -55,14 +54,14 @@ public struct OpaqueID: Hashable, Sendable {
         }
     }
 
-    /// The same in storage of its own, to be kept beyond the request it came with. A long one costs an allocation.
+    /// A copy with its own storage, which may outlive the request. Allocates for a long id.
     public func detached() -> OpaqueID {
         guard case .long(let buffer) = storage else { return self }
         return OpaqueID(storage: .long(ByteBuffer(bytes: buffer.readableBytesView)))
     }
 }
 
-/// At most 31 bytes, in place. The last byte is how many; those that are not used are 0.
+/// At most 31 bytes, inline. The last byte is the count; unused bytes are 0.
 private struct ShortBytes: Equatable, Sendable {
     private var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
 
@@ -87,7 +86,7 @@ private struct ShortBytes: Equatable, Sendable {
     static func == (left: Self, right: Self) -> Bool { left.words == right.words }
 }
 
-/// Whom a cache belongs to: the uid that the kernel reported and the account that the request named.
+/// The owner of a cache: the uid that the kernel reports and the user that the request names.
 public struct Owner: Hashable, Sendable {
     public let uid: UInt32
     public let user: OpaqueID
@@ -102,35 +101,47 @@ public struct Owner: Hashable, Sendable {
     }
 }
 
-/// Room for one image in a user's cache: a profile in one size and style.
+/// The key of an image in a user's cache: a profile with size, fit and format.
 public struct ImageKey: Hashable, Sendable {
     public let profile: OpaqueID
-    /// The size in the lower 13 bits, the style's number in the others: one word, for a hit looks it up. Part of the
-    /// disk format.
+    /// Size in bits 0 to 12, format in 13 and 14, fit in 15: one word, since every hit hashes it. Part of the disk
+    /// format.
     public let code: UInt16
 
-    /// Pixels, 1 to 4096; 0 stands for a request without SIZE, which is an image key of its own.
+    /// Pixels, 1 to 4096; 0 for a request without SIZE.
     public var size: UInt16 { code & Self.sizes }
-    public var style: RenditionStyle { RenditionStyle(number: UInt8(code >> 13)) }
+    public var fit: ImageFit { ImageFit(byte: UInt8(code >> 15)) ?? .cover }
+    public var format: ImageFormat { ImageFormat(byte: UInt8(code >> 13 & 3)) ?? .source }
+    var imageSize: ImageSize { ImageSize(Int(size), fit: fit, format: format) }
+    var isPlain: Bool { code == size }
 
     private static let sizes: UInt16 = 0x1FFF
 
-    public init(profile: OpaqueID, size: UInt16 = 0, style: RenditionStyle = .plain) {
-        self.init(profile: profile, code: size & Self.sizes | UInt16(style.number) << 13)
+    public init(profile: OpaqueID, size: UInt16 = 0, fit: ImageFit = .cover, format: ImageFormat = .source) {
+        self.init(
+            profile: profile, code: size & Self.sizes | UInt16(format.byte & 3) << 13 | UInt16(fit.byte & 1) << 15)
     }
 
-    /// - Parameter code: of another image key.
+    public init(profile: OpaqueID, fitting size: ImageSize?) {
+        self.init(
+            profile: profile, size: UInt16(clamping: size?.pixels ?? 0), fit: size?.fit ?? .cover,
+            format: size?.format ?? .source)
+    }
+
     public init(profile: OpaqueID, code: UInt16) {
         self.profile = profile
         self.code = code
     }
 
+    /// Whether the image has the origin's size: no SIZE, FIT or FORMAT.
+    public var isUnsized: Bool { code == 0 }
+
     public func detached() -> ImageKey {
         ImageKey(profile: profile.detached(), code: code)
     }
 
-    /// Whether the image in the image key of a code can be what the one in another image key of its profile is made from: the
-    /// image of no size, and for a style that of the same size.
+    /// Whether an image with one code can be the source of one with another: it has no size or, for FIT and FORMAT, the
+    /// same size.
     public static func canBeSource(_ code: UInt16, of other: UInt16) -> Bool {
         code != other && (code == 0 || code == other & sizes)
     }

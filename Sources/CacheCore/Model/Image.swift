@@ -1,7 +1,7 @@
 import LinuxSupport
 import NIOCore
 
-/// The image formats that are kept. Raw values are part of the disk format.
+/// The supported image formats. Raw values are part of the disk format.
 public enum ImageKind: UInt8, Sendable, CaseIterable {
     case png = 1
     case jpeg = 2
@@ -9,7 +9,6 @@ public enum ImageKind: UInt8, Sendable, CaseIterable {
     case webp = 4
     case avif = 5
 
-    /// The registered media type.
     public var mediaType: String {
         switch self {
         case .png: "image/png"
@@ -21,7 +20,7 @@ public enum ImageKind: UInt8, Sendable, CaseIterable {
     }
 }
 
-/// What the bytes of an image say of themselves. See ``ImageSniffer``.
+/// Format and dimensions of an image, read from its header by ``ImageSniffer``.
 public struct ImageShape: Hashable, Sendable {
     public let kind: ImageKind
     /// Pixels, at least 1.
@@ -40,20 +39,18 @@ public struct ImageDigest: Hashable, Sendable {
     private let start: SIMD16<UInt8>
     private let end: SIMD16<UInt8>
 
-    /// `bytes` must hold exactly 32 bytes, else nil.
+    /// Nil unless there are exactly 32 bytes.
     public init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count == 32 else { return nil }
         start = bytes.loadUnaligned(as: SIMD16<UInt8>.self)
         end = bytes.loadUnaligned(fromByteOffset: 16, as: SIMD16<UInt8>.self)
     }
 
-    /// `bytes` must hold exactly 32 bytes, else nil.
     public init?(_ bytes: [UInt8]) {
         guard let digest = bytes.withUnsafeBytes({ ImageDigest($0) }) else { return nil }
         self = digest
     }
 
-    /// The 32 bytes, most significant first.
     public var bytes: [UInt8] { [start, end].flatMap { half in half.indices.map { half[$0] } } }
 
     /// Lower-case hexadecimal, 64 characters.
@@ -62,29 +59,28 @@ public struct ImageDigest: Hashable, Sendable {
 
 /// Where an image came from.
 public enum Provenance: Hashable, Sendable {
-    /// A client PUT it.
+    /// PUT by a client.
     case put
-    /// It was downloaded from this URL, normalised.
+    /// Downloaded from this normalized URL.
     case url(String)
 }
 
-/// All that is known of an image but its bytes. Kept sealed with them.
+/// Metadata of an image, encrypted on disk with its bytes.
 public struct ImageRecord: Hashable, Sendable {
     public var shape: ImageShape
     public var digest: ImageDigest
     public var provenance: Provenance
     public var freshness: Freshness
-    /// What the origin said of it; empty for a PUT.
+    /// Header fields of the origin's response; empty for a PUT.
     public var fields: StoredFields
-    /// The URL that gave it in the end, normalised, where redirects led there from its provenance.
+    /// The normalized URL of the last redirect, if any.
     public var redirectedTo: String?
-    /// The tokens that it is for, as ``LoginTokens/family`` tells them apart; nil where it is for all.
+    /// The family of tokens that may use it (``LoginTokens/family``); nil for all.
     public var tokenFamily: UInt32?
-    /// Whether somebody was to be asked before the URL that it came from, and failed: so it stands in for what that one
-    /// may have.
+    /// Whether an upstream before that of the image failed, so that the failed one may have another image.
     public var isStandIn: Bool
-    /// The digest of the picture that it was made from here, in another size; nil for one that is as it came. All but
-    /// ``shape`` and ``digest`` is that picture's then.
+    /// The digest of the source if the image is a rendition; everything except ``shape`` and ``digest`` is then the
+    /// source's. Nil for an image served as received.
     public var rendered: ImageDigest?
 
     public init(
@@ -104,8 +100,7 @@ public struct ImageRecord: Hashable, Sendable {
     }
 }
 
-/// What is known of an image, held once by all that hold the image: it is 300 bytes long, and an image goes through
-/// eight hands on its way from the disk.
+/// A record on the heap, shared by the copies of an image: it has 300 bytes, and an image from disk is copied 8 times.
 public final class HeldRecord: Sendable {
     public let record: ImageRecord
 
@@ -114,7 +109,6 @@ public final class HeldRecord: Sendable {
     }
 }
 
-/// An image with what is known of it.
 public struct Image: Sendable {
     public let held: HeldRecord
     public internal(set) var bytes: ImageBytes
@@ -131,35 +125,29 @@ public struct Image: Sendable {
     }
 }
 
-/// An image's bytes lying ready to be sent: in one buffer, between the prefix and the suffix of the reply that
-/// carries them, so that a hit hands the connection one buffer and copies nothing.
+/// An image's bytes in one buffer with the prefix and suffix of its reply, so that a hit copies nothing.
 public struct ImageBytes: Sendable {
-    /// Prefix, image and suffix.
     public private(set) var framed: ByteBuffer
     private let prefixLength: Int
     /// Bytes of the image alone.
     public let count: Int
 
-    /// Bytes of memory that it takes.
     var storage: Int { framed.storageCapacity }
 
-    /// The image alone, sharing the storage.
     public var image: ByteBuffer {
         framed.getSlice(at: framed.readerIndex + prefixLength, length: count) ?? ByteBuffer()
     }
 
-    /// Overwrites the bytes with zeros, unless somebody else holds them too: a reply on its way, above all. Then they
-    /// go with the last of those, as they are.
+    /// Overwrites the bytes with zeros, unless the buffer is shared, for example with a reply being sent.
     mutating func wipe() {
         framed.wipe()
     }
 }
 
-/// How a reply frames an image. The domain does not know the encoding; whoever composes the program hands it in.
+/// How a reply frames an image. Injected, since the domain does not know the wire encoding.
 public struct ReplyFraming: Sendable {
-    /// Writes what stands before an image of `count` bytes to the end of `room`, which has
-    /// ``ImageBytes/Builder/headroom`` bytes, and returns how many bytes that is. In place, since an array would cost
-    /// each image from disk 1,000 instructions.
+    /// Writes the prefix of an image of `count` bytes to the end of `room`, which has ``ImageBytes/Builder/headroom``
+    /// bytes, and returns its length. In place, since an array would cost 1,000 instructions for each image from disk.
     public let writePrefix: @Sendable (_ count: Int, _ room: UnsafeMutableRawBufferPointer) -> Int
     public let suffix: [UInt8]
 
@@ -170,30 +158,29 @@ public struct ReplyFraming: Sendable {
         self.suffix = suffix
     }
 
-    /// No frame at all.
+    /// No prefix and no suffix.
     public static let bare = ReplyFraming(writePrefix: { _, _ in 0 }, suffix: [])
 }
 
 extension ImageBytes {
-    /// Collects image bytes, of a length not yet known, behind room for the prefix.
+    /// Collects the bytes of an image of unknown length, after room for the prefix.
     public struct Builder: Sendable {
         /// Bytes kept free before the image.
         public static let headroom = 24
 
-        /// The image so far lies from index ``headroom`` to the writer index. Append to it; do not read or move back.
+        /// The image is from index ``headroom`` to the writer index. Only append to it.
         public var buffer: ByteBuffer
 
-        /// - Parameter capacity: bytes of image to make room for at once.
+        /// - Parameter capacity: bytes of image to reserve.
         public init(capacity: Int = 0) {
             buffer = ByteBufferAllocator().buffer(capacity: Self.headroom + capacity + 2)
             buffer.writeRepeatingByte(0, count: Self.headroom)
         }
 
-        /// Bytes of image so far.
         public var count: Int { buffer.writerIndex - Self.headroom }
 
-        /// Puts the frame around what was collected, and leaves the builder empty. Copies nothing: it works where the
-        /// bytes lie. (A consuming function was handed a second reference by its callers, and copied every image.)
+        /// Adds the frame in place and leaves the builder empty. Not consuming: callers would pass a second reference,
+        /// and every image would be copied.
         public mutating func finish(_ framing: ReplyFraming) -> ImageBytes {
             let count = self.count
             let prefixLength = buffer.withUnsafeMutableReadableBytes { bytes in

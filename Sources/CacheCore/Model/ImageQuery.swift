@@ -1,71 +1,66 @@
-/// What a GET asks of a user's cache.
+/// The request of a GET to a user's cache.
 public struct ImageQuery: Sendable {
-    /// What it may ask of the network.
+    /// How the request uses the network.
     public enum Download: Sendable, Hashable {
-        /// It waits for what is missing.
+        /// Waits for the download of a missing image.
         case awaited
-        /// It waits for what is missing, and for what is to replace an image that is stale.
+        /// For WARM: waits for the download of a missing or stale image.
         case renewed
-        /// What is held is the answer, fresh or stale, or nothing; what is missing or stale is downloaded behind it.
-        case behind
-        /// What is held is the answer, and nobody is asked.
+        /// Returns the stored image, fresh or stale, or nil; downloads a missing or stale one in the background.
+        case inBackground
+        /// Returns the stored image, fresh or stale, or nil.
         case never
     }
 
     public let imageKey: ImageKey
-    /// The URL that the client named, judged and normalised; nil to take what is held, or ask the user's origin.
+    /// The URL that the client named, checked and normalized; nil to accept any stored image or request the origin.
     public let named: DownloadTarget?
     public let download: Download
-    /// Whether a larger image will do where there is none of the size. Never for who names no size, or a URL.
-    public let largerWillDo: Bool
-    /// Whether a picture is made in the size if it is not held: for who wants to know what is held it is not.
+    /// Whether a missing rendition is made. Not for STAT.
     public let rendersMissing: Bool
-    /// Whether a rendition is to be made of it, and who asked gets that: it is no answer to anybody.
+    /// Whether the image is the source of a rendition, hence not counted as served.
     var isForRendition = false
 
     public init(
-        imageKey: ImageKey, named: DownloadTarget? = nil, download: Download = .awaited, largerWillDo: Bool = false,
+        imageKey: ImageKey, named: DownloadTarget? = nil, download: Download = .awaited,
         rendersMissing: Bool = true
     ) {
         self.imageKey = imageKey
         self.named = named
         self.download = download
-        self.largerWillDo = largerWillDo && named == nil && imageKey.size > 0
         self.rendersMissing = rendersMissing
     }
 
-    /// The same, apart from the request it came with.
+    /// A copy that does not share storage with the request.
     func detached() -> ImageQuery {
         var query = ImageQuery(
-            imageKey: imageKey.detached(), named: named, download: download, largerWillDo: largerWillDo,
-            rendersMissing: rendersMissing)
+            imageKey: imageKey.detached(), named: named, download: download, rendersMissing: rendersMissing)
         query.isForRendition = isForRendition
         return query
     }
 
-    /// Whether an image held in the image key is the one asked for: with a URL, only one that came from there.
+    /// With a URL, only an image from that URL is accepted.
     func accepts(_ image: Image) -> Bool {
         guard let named else { return true }
         return image.record.provenance == .url(named.url)
     }
 }
 
-/// An image on its way to whoever asked.
+/// An image with the source that a reply reports.
 public struct ServedImage: Sendable {
     public enum Source: String, Sendable {
         case memory, disk, origin, revalidated, put
-        /// The operator's picture, where nobody has one of the profile.
+        /// The origin's fallback image.
         case fallback
     }
 
     public internal(set) var image: Image
     public let source: Source
-    /// Whether its life was over at that moment.
+    /// Whether the image was stale when it was served.
     let isStale: Bool
-    /// Whether it may be kept: an origin can forbid it.
+    /// Whether the image may be stored.
     let isKept: Bool
 
-    /// - Parameter now: seconds since 1970.
     public init(_ image: Image, from source: Source, at now: Int64, isKept: Bool = true) {
         self.image = image
         self.source = source
@@ -74,10 +69,7 @@ public struct ServedImage: Sendable {
     }
 }
 
-/// An image, nil where there is none, or why not.
-public typealias GetOutcome = Result<ServedImage?, CacheFailure>
-
-/// Names a waiter within its ``UserCache``.
+/// Identifies a waiter of a ``UserCache``.
 public struct WaiterID: Hashable, Sendable {
     let number: UInt64
 }

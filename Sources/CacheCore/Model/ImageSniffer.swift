@@ -1,16 +1,14 @@
 import NIOCore
 
-/// Tells an image's kind and dimensions from its bytes, without decoding it.
+/// Reads the format and dimensions of an image from its header, without decoding it. Takes microseconds.
 ///
-/// Only what the header says is read: it costs microseconds, and a picture that would unpack to gigabytes is told by
-/// the numbers it declares. The bytes come from strangers: every access is checked, every walk bounded, nothing traps.
+/// The bytes are untrusted: every access is checked, every loop is bounded, and nothing traps.
 public struct ImageSniffer: Sendable {
     /// - Parameters:
     ///   - bytes: the whole image, from its reader index on.
     ///   - maximumDimension: pixels that neither width nor height may exceed.
-    /// - Returns: kind, width and height. The dimensions are those of the coded image or canvas; a rotation that
-    ///   metadata ask for is not applied.
-    /// - Throws: for bytes of no known kind, that end within their header, or whose dimensions are zero or too large.
+    /// - Returns: format, width and height of the coded image or canvas, without a rotation by metadata.
+    /// - Throws: for an unknown format, a truncated header, or dimensions that are zero or too large.
     public static func sniff(_ bytes: ByteBuffer, maximumDimension: Int) throws(ImageRefusal) -> ImageShape {
         let header = HeaderReader(buffer: bytes)
         let shape: ImageShape
@@ -44,13 +42,12 @@ public struct ImageSniffer: Sendable {
         }
         let width = try header.uint32(at: 16)
         let height = try header.uint32(at: 20)
-        // The chunk goes on to its checksum: without that the header is not whole.
         _ = try header.uint32(at: 29)
         return ImageShape(kind: .png, width: width, height: height)
     }
 
-    /// GIF89a section 18: the logical screen descriptor follows the signature. Some encoders write a screen of 0 x 0, or
-    /// that of their monitor; then decoders show the first frame by itself.
+    /// GIF89a section 18: the logical screen descriptor follows the signature. Some encoders write a screen of 0 x 0 or
+    /// of their monitor's size; decoders then show the first frame alone.
     private static func gif(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
         let width = UInt32(try header.uint16LittleEndian(at: 6))
         let height = UInt32(try header.uint16LittleEndian(at: 8))
@@ -62,11 +59,10 @@ public struct ImageSniffer: Sendable {
         return isPlausible ? screen : frame
     }
 
-    /// The extent of a GIF's first frame, its offset included (sections 18 to 26); nil where none is found.
+    /// The extent of the first frame, including its offset (sections 18 to 26); nil if none is found.
     private static func firstFrame(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape? {
         let flags = try header.byte(at: 10)
         var offset = 13 + (flags & 0x80 == 0 ? 0 : 3 << (Int(flags & 7) + 1))
-        // Of blocks and the sub-blocks in them: a real file has a few before its first frame.
         for _ in 0..<4096 {
             guard offset + 10 <= header.count else { return nil }
             switch try header.byte(at: offset) {
@@ -86,7 +82,7 @@ public struct ImageSniffer: Sendable {
         return nil
     }
 
-    /// The offset behind the empty sub-block that ends an extension (section 16); nil where the bytes end before.
+    /// The offset after the empty sub-block that ends an extension (section 16); nil if the bytes end before it.
     private static func endOfSubBlocks(_ header: HeaderReader, from start: Int) throws(ImageRefusal) -> Int? {
         var offset = start
         for _ in 0..<4096 {
@@ -100,23 +96,21 @@ public struct ImageSniffer: Sendable {
 
     /// ITU-T T.81 annex B: marker segments up to the frame header, which holds the dimensions.
     private static func jpeg(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
-        // A segment holds up to 64 KiB and may be empty. A real file has dozens before its frame header; the bound
-        // keeps millions of empty ones, or of fill bytes, from being walked.
+        // Bounds the search through millions of empty segments or fill bytes. Real files have dozens of segments.
         var offset = 2
         var strayLeft = 64 << 10
         for _ in 0..<4096 {
-            // Decoders skip what stands between a segment and the next marker; some cameras write longer segments than
-            // they declare.
+            // Decoders skip bytes before a marker: some cameras write longer segments than they declare.
             let marked = try header.offset(ofNext: 0xFF, from: offset, within: strayLeft)
             strayLeft -= marked - offset
             offset = marked
             let marker = try header.byte(at: offset + 1)
             switch marker {
             case 0xFF:
-                // A fill byte: any number of them may stand before a marker.
+                // A fill byte; any number of them may precede a marker.
                 offset += 1
             case 0x00, 0x01, 0xD0...0xD7:
-                // A stuffed byte, which is stray here. TEM and RSTm stand alone, without a length.
+                // A stray stuffed byte, or TEM and RSTm, which have no length.
                 offset += 2
             case 0xC0...0xC3, 0xC5...0xC7, 0xC9...0xCB, 0xCD...0xCF:
                 guard try header.uint16(at: offset + 2) >= 8 else {
@@ -167,7 +161,6 @@ public struct ImageSniffer: Sendable {
         return ImageShape(kind: .webp, width: width, height: height)
     }
 
-    /// Says what the bytes look like, for whoever has to find out why an origin's answer is refused.
     private static func unknown(_ header: HeaderReader) -> ImageRefusal {
         let known = "PNG, JPEG, GIF, WebP and AVIF are kept"
         guard header.count > 0 else { return ImageRefusal("the image is empty: \(known)") }
@@ -178,7 +171,7 @@ public struct ImageSniffer: Sendable {
     }
 }
 
-/// Why bytes are not taken for an image: one sentence, which holds nothing of the bytes but numbers.
+/// Why bytes are rejected as an image: one sentence that quotes only numbers from the bytes.
 public struct ImageRefusal: Error, Sendable, Equatable {
     public let reason: String
 
@@ -187,7 +180,6 @@ public struct ImageRefusal: Error, Sendable, Equatable {
     }
 }
 
-/// A four-character code as the big-endian number it is read as.
 func fourCC(_ text: StaticString) -> UInt32 {
     text.withUTF8Buffer { $0.prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
 }
@@ -209,8 +201,8 @@ struct HeaderReader {
         UInt32(try uint16LittleEndian(at: offset)) | UInt32(try byte(at: offset + 2)) << 16
     }
 
-    /// The offset of the next such byte.
-    /// - Parameter limit: bytes that are skipped at most.
+    /// The offset of the next byte of that value.
+    /// - Parameter limit: most bytes to skip.
     func offset(ofNext byte: UInt8, from offset: Int, within limit: Int) throws(ImageRefusal) -> Int {
         guard offset < count else { throw ImageRefusal("the image ends within its header") }
         let rest = buffer.readableBytesView.dropFirst(offset).prefix(limit + 1)
@@ -225,14 +217,14 @@ struct HeaderReader {
         return buffer.readableBytesView.dropFirst(offset).starts(with: expected)
     }
 
-    /// Whether the first thing that is no white space or byte order mark is a `<`.
+    /// Whether the first byte after white space and byte order mark is `<`.
     var looksLikeMarkup: Bool {
         let blanks: [UInt8] = [0x20, 0x09, 0x0A, 0x0D, 0x0C, 0xEF, 0xBB, 0xBF]
         return buffer.readableBytesView.prefix(256).first { !blanks.contains($0) } == UInt8(ascii: "<")
     }
 
-    /// `offset` is never negative and never near Int.max: it grows from zero by lengths of at most 32 bits, and
-    /// is compared with `count` before anything is added to it.
+    /// `offset` is neither negative nor near Int.max: it grows from zero by lengths of at most 32 bits and is compared
+    /// with `count` before each addition.
     private func integer<Integer: FixedWidthInteger>(at offset: Int) throws(ImageRefusal) -> Integer {
         guard offset <= count, let value = buffer.getInteger(at: buffer.readerIndex + offset, as: Integer.self) else {
             throw ImageRefusal("the image ends within its header")
@@ -243,10 +235,10 @@ struct HeaderReader {
 
 extension ImageSniffer {
     /// AVIF section 4 and ISO/IEC 23008-12: a `ftyp` box that names the brand, then a `meta` box in which
-    /// `iprp` / `ipco` hold an `ispe` (extent in pixels) for each size of picture in the file.
+    /// `iprp` / `ipco` hold an `ispe` (extent in pixels) for each image in the file.
     ///
-    /// A picture made of tiles has one `ispe` for a tile and one for the whole, thumbnails and alpha planes have
-    /// theirs: the picture is the largest, and none may be over the limit, whichever is the primary one.
+    /// A tiled image has one `ispe` for a tile and one for the whole; thumbnails and alpha planes have their own. The
+    /// image is the largest, and none may exceed the limit, whichever is primary.
     static func avif(_ header: HeaderReader) throws(ImageRefusal) -> ImageShape {
         var walk = BoxWalk(header: header)
         let file = 0..<header.count
@@ -268,7 +260,7 @@ extension ImageSniffer {
                 guard let extent = property.content(after: 4), extent.count >= 8 else {
                     throw ImageRefusal("an AVIF whose ispe property is too short")
                 }
-                // Widest and highest on their own: a limit on either holds for every picture in the file.
+                // The maximum of each side, so that the limit holds for every image in the file.
                 largest = ImageShape(
                     kind: .avif,
                     width: max(largest.width, try header.uint32(at: extent.lowerBound)),
@@ -282,12 +274,12 @@ extension ImageSniffer {
     /// Images, animations, animations without dependent frames, and the profiles of both: AVIF 1.1, sections 6 and 8.
     private static let avifBrands = [fourCC("avif"), fourCC("avis"), fourCC("avio"), fourCC("MA1A"), fourCC("MA1B")]
 
-    /// Whether a `ftyp` box has one of the brands, as its major or as a compatible one.
+    /// Whether a `ftyp` box names one of the brands, as major or compatible brand.
     private static func names(_ type: Box, brands: [UInt32], _ header: HeaderReader) throws(ImageRefusal) -> Bool {
         let content = type.content
         guard content.count >= 8 else { throw ImageRefusal("an ISO media file whose ftyp box is too short") }
         if brands.contains(try header.uint32(at: content.lowerBound)) { return true }
-        // After the major brand and its version: as many as fit, of which real files have about six.
+        // After the major brand and its version. Real files have about six compatible brands.
         for offset in stride(from: content.lowerBound + 8, through: content.upperBound - 4, by: 4).prefix(64)
         where brands.contains(try header.uint32(at: offset)) {
             return true
@@ -296,24 +288,24 @@ extension ImageSniffer {
     }
 }
 
-/// One box: where its content lies in the file.
+/// The type of a box and the range of its content in the file.
 private struct Box {
     let type: UInt32
     let content: Range<Int>
     var end: Int { content.upperBound }
 
-    /// The content without its first bytes, nil if it has fewer.
+    /// The content without its first bytes; nil if it is shorter.
     func content(after skipped: Int) -> Range<Int>? {
         content.count >= skipped ? (content.lowerBound + skipped)..<content.upperBound : nil
     }
 }
 
-/// Reads box headers (ISO/IEC 14496-12 section 4.2), and not more than a bounded number of them.
+/// Reads a bounded number of box headers (ISO/IEC 14496-12 section 4.2).
 private struct BoxWalk {
     let header: HeaderReader
     var boxesLeft = 1024
 
-    /// The box at `offset`, which must end where `enclosing` ends or before.
+    /// The box at `offset`, which must not end after `enclosing`.
     mutating func box(at offset: Int, within enclosing: Range<Int>) throws(ImageRefusal) -> Box {
         guard boxesLeft > 0 else { throw ImageRefusal("an AVIF with more than 1024 boxes in its header") }
         boxesLeft -= 1
@@ -322,7 +314,7 @@ private struct BoxWalk {
         let length: UInt64
         switch try header.uint32(at: offset) {
         case 0:
-            // To the end of what encloses it.
+            // The box extends to the end of the enclosing one.
             start = offset + 8
             length = UInt64(enclosing.upperBound - offset)
         case 1:
@@ -332,14 +324,14 @@ private struct BoxWalk {
             start = offset + 8
             length = UInt64(short)
         }
-        // Compared as lengths, never as sums: a length near 2^64 must not overflow on its way to being refused.
+        // Compares lengths, not sums: a length near 2^64 must not overflow.
         guard length >= UInt64(start - offset), length <= UInt64(enclosing.upperBound - offset) else {
             throw ImageRefusal("an AVIF with a box that is shorter than its header or longer than what encloses it")
         }
         return Box(type: type, content: start..<(offset + Int(length)))
     }
 
-    /// The first box of a type among those that lie side by side in `range`.
+    /// The first box of a type among the adjacent ones in `range`.
     mutating func first(_ type: UInt32, in range: Range<Int>) throws(ImageRefusal) -> Box {
         var offset = range.lowerBound
         while offset < range.upperBound {

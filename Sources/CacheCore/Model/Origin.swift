@@ -1,53 +1,57 @@
+import LinuxSupport
+
 /// Where a user's images are downloaded from, and what is allowed on the way. Durations in milliseconds unless named.
 public struct Origin: Sendable, Equatable {
     public var name: String
     /// Template with `{profile}`, `{user}`, `{size}`, `{profile_sha256}`, `{profile_md5}`.
     public var url: String
-    /// Whether ``url`` is shown the user's token.
+    /// Whether requests to ``url`` carry the user's token.
     public var showsToken = true
-    /// Whether a domain may name another host than ``url`` for its addresses.
+    /// Whether a domain may name another host than that of ``url``.
     public var federation = Federation.none
-    /// Whom to ask, in this order, where ``url`` and those before have no picture or fail: see ``mostLinks``.
+    /// The upstreams after ``url``, in order, if the earlier ones have no image or fail: see ``mostLinks``.
     public var then: [Upstream] = []
-    /// What is served where nobody has a picture; nil for nothing.
-    public var fallback: FallbackPicture?
+    /// Path of the image that is served if no upstream has one; empty for none.
+    public var fallbackFile = ""
+    public var fallback: FallbackImage?
     /// `{size}` when a request names none; pixels.
     public var defaultSize: UInt16 = 128
-    /// When its pictures are made in other sizes here.
     public var renditions = RenditionPolicy.auto
     /// URL prefixes that `GET … URL` may name.
     public var allow: [String] = []
     public var allowPrivateAddresses = false
-    /// Where its access tokens are renewed; nil where they are not.
+    /// Refreshes access tokens; nil without refreshes.
     public var tokenEndpoint: TokenEndpoint?
+    /// Name of the LDAP bind; empty for an anonymous bind.
+    public var bindName = ""
+    /// Nil for an anonymous bind.
+    public var bindPassword: Secret?
     public var connectTimeout: Int64 = 2_000
     public var timeout: Int64 = 4_000
-    /// Connections at once.
+    /// Most concurrent connections.
     public var connections = 32
     /// Seconds.
     public var defaultTTL: Int64 = 86_400
     public var negativeTTL: Int64 = 300
-    /// The longest time for which a response without a usable image is believed. Not less than ``negativeTTL``.
+    /// Most seconds for which a response without a usable image is believed. Not less than ``negativeTTL``.
     public var negativeTTLMax: Int64 = 86_400
     public var staleWhileRevalidate: Int64 = 86_400
     public var staleIfError: Int64 = 7 * 86_400
-    /// PEM file of trusted authorities; empty for the system's.
+    /// PEM file of trusted certificate authorities; empty for the system's.
     public var caFile = ""
-    /// Proxy URL; empty for none. The environment is never asked.
+    /// Proxy URL; empty for none. Environment variables are ignored.
     public var proxy = ""
     /// The value of User-Agent; empty for the program's name and version.
     public var userAgent = ""
-    /// Bytes a second, over 30 s, below which an answer is given up; 0 for any speed.
+    /// Bytes per second, over 30 s, below which a download is aborted; 0 for no limit.
     public var lowestSpeed = 100
-    /// How its hosts are treated when they fail.
     public var breaker = BreakerPolicy()
 }
 
 extension Origin {
-    /// Whether whom it asks gives each size.
     var hasSizes: Bool { url.contains("{size}") && then.allSatisfy { $0.url.contains("{size}") } }
 
-    /// ``url`` and those that follow it: a picture that nobody has costs as many requests.
+    /// Most upstreams, ``url`` included: a missing image costs that many requests.
     public static var mostLinks: Int { 8 }
 
     public init(name: String, url: String) {
@@ -56,35 +60,32 @@ extension Origin {
     }
 }
 
-/// A further template of an origin, which shares all else with the first but what is said here.
+/// A further upstream of an origin, with the origin's other settings.
 public struct Upstream: Sendable, Equatable {
-    /// Template, as ``Origin/url``.
+    /// Template, like ``Origin/url``.
     public var url: String
-    /// At its scheme, host and port.
     public var allowPrivateAddresses = false
-    /// Whether it is shown the user's token.
     public var showsToken = false
-    /// As ``Origin/federation``, for this URL.
     public var federation = Federation.none
 
     public init(url: String) { self.url = url }
 }
 
-/// How the domain of a mail address says who has the pictures of its addresses.
+/// How a mail domain names the server of its addresses' images.
 public enum Federation: String, Sendable, CaseIterable {
     case none
-    /// By SRV records, as Libravatar has it; the link's own URL is for domains that have none.
+    /// By SRV records of Libravatar; the upstream's URL is for domains without them.
     case libravatar
 }
 
-/// When the circuit breaker of an origin's host opens, and for how long.
+/// When the circuit breaker of a host opens, and for how long.
 public struct BreakerPolicy: Sendable, Equatable {
-    /// Failures in a row after which a host is not asked for a while; from 1.
+    /// Consecutive failures that open it; at least 1.
     public var failures = 5
-    /// Milliseconds that it is not asked for at most the first time; twice as long after each further failure. From 1.
+    /// Longest first pause in milliseconds; doubled after each further failure. At least 1.
     public var backoff: Int64 = 1_000
-    /// Milliseconds that this grows to. Not less than ``backoff``.
+    /// Longest pause in milliseconds. Not less than ``backoff``.
     public var backoffMax: Int64 = 60_000
-    /// Milliseconds of a Retry-After (RFC 9110 section 10.2.3) that are obeyed; of a longer one so many.
+    /// Longest pause in milliseconds for Retry-After (RFC 9110 section 10.2.3); a longer one is shortened to it.
     public var retryAfterMax: Int64 = 600_000
 }

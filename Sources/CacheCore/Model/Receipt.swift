@@ -1,19 +1,16 @@
 import NIOConcurrencyHelpers
 
-/// What LOGOUT and PURGE answer. Whoever holds one has the promise: no byte stored or downloaded by work that began
-/// earlier is ever served again (I3), also after a kill or a power cut (I4).
+/// The reply to LOGOUT and PURGE. No byte that earlier work stored or downloaded is served after it (I3), not even
+/// after a crash or a power failure (I4).
 public struct Receipt: Sendable, Equatable {
-    /// Caches ended or emptied.
     public internal(set) var users = 0
-    /// What was held; nil where it was not yet counted after a start.
+    /// The images removed; nil if they were not yet counted after a start.
     public internal(set) var usage: Usage? = Usage()
-    /// Downloads stopped.
     public internal(set) var cancelled = 0
-    /// Sessions that remain.
     public internal(set) var sessions = 0
     public internal(set) var epoch: UInt64 = 0
 
-    /// Adds what another user had. Of several uids the epoch is the greatest.
+    /// Adds another user's receipt. The epoch is the greatest of both.
     mutating func add(_ other: Receipt) {
         users += other.users
         usage = usage.flatMap { usage in other.usage.map { usage + $0 } }
@@ -23,21 +20,18 @@ public struct Receipt: Sendable, Equatable {
     }
 }
 
-/// The numbers that grow with every LOGIN, LOGOUT and PURGE of a uid, also across restarts.
+/// Numbers that increase with every LOGIN, LOGOUT and PURGE of a uid, also across restarts.
 ///
-/// An epoch is the store's base, which is as a rule the number of this start, made durable before anybody is served,
-/// times 2^32, plus a count of the uid's own. So no epoch costs a write, none goes back after a crash, and nobody can
-/// tell from it what others do. It stays below 2^53 for the first two million starts.
+/// An epoch is the store's base plus a count of the uid. The base is 2^32 times the number of this start, durable
+/// before a client is served. An epoch needs no write, never decreases after a crash, and shows nothing of other uids.
 public final class Epochs: Sendable {
     private let base: UInt64
     private let counts = NIOLockedValueBox<[UInt32: UInt64]>([:])
 
-    /// - Parameter base: as ``ImageStore/epochBase``.
     public init(base: UInt64) {
         self.base = base
     }
 
-    /// The next epoch of a uid.
     public func next(of uid: UInt32) -> UInt64 {
         base
             + counts.withLockedValue { counts in
@@ -46,7 +40,7 @@ public final class Epochs: Sendable {
             }
     }
 
-    /// The newest epoch of a uid that this start knows.
+    /// The newest epoch of a uid in this start.
     public func current(of uid: UInt32) -> UInt64 {
         base + counts.withLockedValue { $0[uid, default: 0] }
     }

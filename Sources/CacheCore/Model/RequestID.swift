@@ -1,12 +1,12 @@
 import Logging
 
-/// The command that a task runs for, as the log names it. The task has it, and so does whatever it awaits.
+/// The id of the command that a task executes, for the log. Child tasks inherit it.
 public struct RequestID: Sendable, CustomStringConvertible {
     /// As in `CLIENT LIST`.
     private let client: UInt64
-    /// Of those on that connection that are no mere answer from memory, from 1.
+    /// Number of the command on its connection, from 1; hits are not numbered.
     private let number: Int
-    /// 0 where the kernel does not know.
+    /// 0 if unknown.
     private let pid: Int32
 
     @TaskLocal public static var current: RequestID?
@@ -17,7 +17,7 @@ public struct RequestID: Sendable, CustomStringConvertible {
 
     public var description: String { "\(client).\(number)" }
 
-    /// Names the request, and the process that sent it, in every line that is written on its way.
+    /// Adds the request and the client's process to every log line of the task.
     public static let metadata = Logger.MetadataProvider {
         guard let current else { return [:] }
         return current.pid == 0 ? ["request": "\(current)"] : ["request": "\(current)", "pid": "\(current.pid)"]

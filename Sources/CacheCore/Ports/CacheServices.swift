@@ -1,33 +1,32 @@
 import NIOCore
 
-/// What every user's cache is handed: the parts of the program that it works with. Made once, where all is wired.
+/// The dependencies of every user's cache.
 public struct CacheServices: Sendable {
     public let store: any ImageStore
     public let fetcher: any ImageFetching
     public let tokens: any TokenFetching
-    /// Nil where nobody makes pictures of other sizes: then they are served as they come.
+    /// Nil if no renderer is installed: images are then served in their original size.
     public let renderer: (any ImageRendering)?
     public let memory: MemoryTier
-    /// What the daemon keeps because of each uid counts here.
+    /// Limits the memory that the daemon keeps for each account.
     public let budget: MemoryBudget
-    /// For reads and writes of images.
+    /// Reads images, writes those of PUT, evaluates large responses, warms, and wipes memory after a purge or logout.
     public let disk: any BlockingPool
-    /// Where they wait to be written.
+    /// Writes downloaded images in the background.
     public let writes: WriteBehind
-    /// For log-ins, so that none waits behind reads.
+    /// Performs logins, looks users up on disk and stores refreshed tokens, which do not wait for reads.
     public let lifecycle: any BlockingPool
-    /// For all that purges and log-outs ask the disk, pending ones and their markers too: they wait behind no log-in.
+    /// Performs purges, logouts and pending logouts, which do not wait for logins.
     public let invalidations: any BlockingPool
-    /// Where tasks run. Each is started with it as its preference, never where the runtime would run it (F75).
+    /// The executor of all tasks, instead of the runtime's own pool (F75).
     public let tasks: any TaskExecutor
     public let time: any Timekeeping
     public let framing: ReplyFraming
     public let counters: CacheCounters
-    /// Where what happens to a user is told.
+    /// Delivers events to subscribers.
     public let events: EventHub
-    /// Between the steps of what nobody waits for.
     public let yield: YieldToOthers
-    /// Looked at anew for each use, since a reload may change them.
+    /// Called for each use, since a reload may change the settings.
     public let settings: @Sendable () -> CacheSettings
 
     public init(
@@ -58,23 +57,20 @@ public struct CacheServices: Sendable {
     }
 }
 
-/// What a reload may change.
+/// Settings that a reload may change.
 public struct CacheSettings: Sendable {
-    /// By name; `default` is asked when a log-in names none.
+    /// By name; `default` is used when a login names none.
     public var origins: [String: Origin]
-    /// Bytes of one image.
     public var imageLimit: Int
-    /// Pixels, either way.
+    /// The largest width and height, in pixels.
     public var dimensionLimit: Int
     public var usersPerUID: Int
     public var sessionsPerUser: Int
-    /// Missing images remembered per user.
     public var negativeEntries: Int
-    /// Downloads of one user that may wait for an access token.
+    /// The number of downloads of one user that may wait for an access token.
     public var downloadsWaiting: Int
-    /// Pictures made in other sizes that are kept of a profile.
     public var renditionsPerProfile: Int
-    /// Width times height of a picture that is made in another size.
+    /// The largest image that is rendered, in pixels (width times height).
     public var renditionPixels: Int
 
     public init(
@@ -93,21 +89,19 @@ public struct CacheSettings: Sendable {
     }
 }
 
-/// Threads that may block, so that event loops need not.
+/// Threads for work that may block, which event loops must not do.
 public protocol BlockingPool: Sendable {
-    /// Runs `work` soon. What one uid submits begins in the order of submission; between uids it is by turns.
+    /// Enqueues `work`. Within a uid's account, work starts in the order of submission; accounts take turns.
     func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void)
 }
 
 extension BlockingPool {
-    /// Runs blocking work and waits for its result without blocking the caller's thread.
     public func value<Value: Sendable>(for uid: UInt32, _ work: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             submit(for: uid) { continuation.resume(returning: work()) }
         }
     }
 
-    /// The same for work that may fail.
     public func run<Value: Sendable>(
         for uid: UInt32, _ work: @escaping @Sendable () throws -> Value
     ) async throws(CacheFailure) -> Value {
@@ -115,25 +109,23 @@ extension BlockingPool {
     }
 }
 
-/// Time as the domain needs it, handed in so that tests decide what time it is.
 public protocol Timekeeping: Sendable {
-    /// Seconds since 1970: the wall clock as it stood at the start, and from then on a clock that nobody sets and that
-    /// does not stop while the machine sleeps. So whoever sets the machine's clock makes nothing expire and nothing
-    /// immortal (F14). Cheap enough for every request.
+    /// Seconds since 1970, by a clock that starts with the wall clock, cannot be set, and continues during suspend.
+    ///
+    /// So setting the machine's clock neither expires nor preserves entries (F14). Cheap enough for every request.
     var now: Int64 { get }
 
-    /// The wall clock at this moment: seconds since 1970. Only to compare with what other machines say of the time.
+    /// The wall clock, in seconds since 1970. Only for comparison with times from other machines.
     var wallClock: Int64 { get }
 
-    /// Milliseconds of a clock that nobody sets, since some moment.
+    /// Milliseconds of a monotonic clock that includes suspend (CLOCK_BOOTTIME).
     var uptime: Int64 { get }
 
-    /// Runs `work` once, so many milliseconds from now by a clock that nobody sets, unless cancelled before.
+    /// Runs `work` once, after that many milliseconds without suspend, unless it is cancelled before.
     func after(milliseconds: Int64, _ work: @escaping @Sendable () -> Void) -> any Timer
 }
 
-/// Work that waits for its moment.
 public protocol Timer: Sendable {
-    /// Idempotent; without effect once the work has begun.
+    /// Idempotent. Has no effect once the work has begun.
     func cancel()
 }

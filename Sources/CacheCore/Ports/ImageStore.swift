@@ -1,53 +1,52 @@
 import LinuxSupport
 import NIOCore
 
-/// Where logins and images are kept, as the domain needs it. Every call may block on the disk: none is for a loop.
+/// The persistent store of logins and images. Every call may block on the disk, so none may run on an event loop.
 public protocol ImageStore: Sendable {
-    /// What the epochs of this start are counted from: more than any start before has counted up to. Below 2^53 - 2^32.
+    /// The first epoch of this start, greater than all epochs of earlier starts. Below 2^53 - 2^32.
     var epochBase: UInt64 { get }
 
-    /// The login of an owner as the disk has it, with the generation store of its generation; nil when not logged in.
+    /// The stored login of an owner with its generation store; nil if not logged in.
     func load(_ owner: Owner) throws -> (record: LoginRecord, generationStore: any GenerationStore)?
 
-    /// The uids that have somebody logged in, and perhaps some that have not any more. Costs one directory listing.
+    /// The uids with logged-in users, and possibly some without. Costs one directory listing.
     func uids() throws -> [UInt32]
 
-    /// The users of a uid that are logged in. Costs one read per user.
+    /// The logged-in users of a uid. Costs one read for each user.
     func users(of uid: UInt32) throws -> [OpaqueID]
 
-    /// How many users of a uid are logged in. Costs one directory listing.
+    /// The number of logged-in users of a uid. Costs one directory listing.
     func countUsers(of uid: UInt32) throws -> Int
 
-    /// Makes durable what was found of a uid's log-ins, or found missing: a run before this one may have left it in
-    /// memory only. To be called before anything is promised that no commit stands behind. Of a uid that has no
-    /// directory nothing is left to do: the directory goes when the last key in it was destroyed durably. Costs a
-    /// look-up from the second time on.
+    /// Makes the presence or absence of a uid's logins durable, which an earlier run may have left in the page cache.
+    ///
+    /// Call before a reply that confirms what was found on disk without a commit. Does nothing for a uid without a
+    /// directory, whose keys were destroyed durably. After the first call for a uid, it costs a dictionary lookup.
     func makeDurable(_ uid: UInt32) throws
 
-    /// Makes a log-in durable: sessions first, then the key file, the commit point. The owner is not logged in.
+    /// Makes a login durable: first the sessions, then the key file, which is the commit point. The owner must not be
+    /// logged in.
     func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any GenerationStore
 
-    /// Makes a change of sessions, origin or token of a logged-in owner durable.
+    /// Makes changed sessions, origin or tokens of a logged-in owner durable.
     func commitSessions(_ owner: Owner, _ login: LoginRecord) throws
 
-    /// Makes a new generation the owner's only one, durably; what the old one held is unreadable when this returns.
-    /// The old generation store was closed before. Returns the generation store of the new generation.
+    /// Replaces the owner's generation by a new one, durably, and returns its store. The images of the old generation
+    /// are then unreadable. The old generation store must be closed.
     func commitPurge(_ owner: Owner) throws -> any GenerationStore
 
-    /// Destroys the owner's keys and login, durably. The generation store was closed before. Not logged in: does nothing.
+    /// Destroys the owner's keys and login durably. The generation store must be closed. Does nothing if not logged in.
     func commitLogout(_ owner: Owner) throws
 
-    /// SHA-256 of an image's bytes.
     func digest(of image: ByteBuffer) -> ImageDigest
 }
 
-/// What a log-in consists of, as it is kept, sealed, across restarts.
+/// A login, stored encrypted across restarts.
 public struct LoginRecord: Sendable, Equatable {
-    /// Sessions that outlive their connection. One with HOLD is never kept: its connection cannot survive a restart.
+    /// Sessions that outlive their connection. Sessions with HOLD are not stored: connections do not survive a restart.
     public var sessions: Set<OpaqueID>
-    /// The origin named at log-in; nil for the default one.
+    /// The origin named at login; nil for the default one.
     public var origin: String?
-    /// For downloads.
     public var tokens: LoginTokens
     /// Seconds since 1970.
     public var loggedInAt: Int64
@@ -63,68 +62,69 @@ public struct LoginRecord: Sendable, Equatable {
     }
 }
 
-/// One generation of one user's images: the only thing that knows its directory and its key.
+/// One generation of one user's images. Owns its directory and its key.
 ///
 /// Safe from any thread. Each call may block on the disk.
 public protocol GenerationStore: AnyObject, Sendable {
-    /// The image in an image key, opened and verified, or nil: missing, torn, tampered with or unreadable (I5; a bad entry is
-    /// removed and counted). Throws only ``StoreError/closed``.
+    /// The decrypted and verified image of a key; nil if missing, torn, altered or unreadable (I5).
+    ///
+    /// A bad entry is removed and counted. Throws only ``StoreError/closed``.
     func read(_ imageKey: ImageKey, framing: ReplyFraming) throws -> Image?
 
-    /// The image keys in which there may be images of a profile, in no order. Not all of them where the profile shares its
-    /// bucket on disk with more images than are looked through. Nil where the disk did not say: then nothing is known.
-    /// Throws only ``StoreError/closed``.
-    func imageKeys(of profile: OpaqueID) throws -> [ImageKey]?
-
-    /// Removes the least recently used of a profile's renditions, as far as there are more than `most`.
+    /// Removes a profile's least recently used renditions until at most `most` remain.
     func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws
 
-    /// The image in an image key as ``read(_:framing:)`` gives it, as far as it can be told without blocking: not where the
-    /// answer would have to come from the disk, or takes so long to open that others would wait. Nothing is removed or
-    /// counted. The one call that may be made on an event loop.
+    /// Like ``read(_:framing:)``, but never blocks: the result is `unknown` if the entry is not in the page cache or is
+    /// too large to decrypt on an event loop.
+    ///
+    /// Removes and counts nothing. The only call that may run on an event loop.
     func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead
 
-    /// Seals and writes an image. `isCurrent` is asked once at most, with the image key's commit lock held, right before the
-    /// entry appears under its name; when it answers false nothing is left behind and the result is false. So it is,
-    /// and nobody is asked, when a removal of the profile has overtaken the write.
-    /// `committed` runs with that lock still held, right after the entry appeared. Others wait for it.
+    /// Encrypts and writes an image. Returns false, and leaves nothing on disk, if the write is no longer current.
+    ///
+    /// `isCurrent` is called at most once, with the key's commit lock held, right before the entry gets its name. It is
+    /// not called if the profile was removed after the write began; the write is then not current either. `committed`
+    /// is called with the same lock held, right after the entry got its name, and must be short.
     func write(_ imageKey: ImageKey, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
 
-    /// Evicts images as far as the quotas are exceeded: after each write. May take long.
-    /// - Parameter image key: of the image that was written, which goes last; nil for a rendition, which goes before other
-    ///   renditions' sources do.
+    /// Evicts images while a quota is exceeded. Called after each write. May take long.
+    /// - Parameter imageKey: the written image, which is evicted last; nil for a rendition, since renditions are
+    ///   evicted before sources.
     func makeRoom(keeping imageKey: ImageKey?)
 
-    /// Removes every size of the profiles named. `fence` runs with the commit lock of each profile held, before its
-    /// entries go, so that no write that began earlier can appear after them; `removed` with that lock still held, when
-    /// they are gone. Throws when an entry could not be removed.
+    /// Removes every size of the profiles.
+    ///
+    /// For each profile, with its commit lock held, `fence` is called before its entries are removed, so that no write
+    /// that began earlier can add one later, and `removed` afterwards.
+    /// - Throws: if an entry could not be removed.
     func remove(_ profiles: [OpaqueID], fence: (OpaqueID) -> Void, removed: (OpaqueID) -> Void) throws -> Usage
 
-    /// Removes the image in one image key, if there is one and `isCurrent`, asked with the image key's commit lock held, agrees.
+    /// Removes the image of a key, if any, unless `isCurrent`, called with the key's commit lock held, returns false.
     func drop(_ imageKey: ImageKey, isCurrent: () -> Bool) throws
 
-    /// What is held; nil while it is not yet counted after a start, and once it is discarded.
+    /// The stored images; nil until they have been counted after a start, and after ``discard()``.
     var usage: Usage? { get }
 
-    /// Refuses new work, waits until what has begun has ended, then wipes the keys. Idempotent.
-    /// After it every read and write throws ``StoreError/closed``.
+    /// Rejects new work, waits for work in progress, then wipes the keys. Idempotent.
+    ///
+    /// Later reads and writes throw ``StoreError/closed``.
     func close()
 
-    /// Gives the closed generation's directory to the trash, which empties itself in the background.
-    /// Call it after the commit that ended the generation; a failure is left to the sweep.
+    /// Moves the closed generation's directory to the trash, which is deleted in the background.
+    ///
+    /// Called after the commit that ended the generation. After a failure, the sweep at the next start removes it.
     func discard()
 }
 
-/// The result of a disk lookup that does not block.
 public enum CachedRead: Sendable {
     case image(Image)
-    /// There is no image of the profile, in no image key, as of some moment within the call.
+    /// The profile had no image of any size at some moment during the call.
     case nothing
-    /// To be found out by whoever may wait.
+    /// Only a blocking read can tell.
     case unknown
 }
 
-/// A count of images and of the bytes that they take: on disk whole blocks, inodes, and the directories they lie in.
+/// A number of images and the bytes that they occupy; on disk including whole blocks, inodes and directories.
 public struct Usage: Sendable, Equatable {
     public var images: Int
     public var bytes: Int
@@ -139,13 +139,12 @@ public struct Usage: Sendable, Equatable {
     }
 }
 
-/// Why the store could not do something.
 public enum StoreError: Error, Sendable, Equatable {
-    /// The generation was closed by a purge or a log-out.
+    /// The generation was closed by a purge or logout.
     case closed
-    /// No room: the file system is full, out of inodes, or the image alone is over the user's quota.
+    /// The file system is full or out of inodes, or the image alone exceeds the user's quota.
     case noSpace(String)
-    /// Anything else the system answered: what was attempted and the error's name.
+    /// Another system error: the operation and the error's name.
     case failed(String)
 }
 

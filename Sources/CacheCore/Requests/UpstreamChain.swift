@@ -1,92 +1,62 @@
-// An origin's links, asked one after another: the first that has a picture wins.
-
-extension DownloadTarget {
-    /// Whether it is so of this or one of the others. No array is made of them: every miss asks.
-    func contains(_ isSuch: (DownloadTarget) -> Bool) -> Bool { isSuch(self) || others.contains(where: isSuch) }
-
-    func allSatisfy(_ isSuch: (DownloadTarget) -> Bool) -> Bool { isSuch(self) && others.allSatisfy(isSuch) }
-
-    /// Under what failures of refreshes are remembered. No URL is empty: what is missing is remembered under those.
-    var nameOfFailures: String { others.isEmpty ? url : "" }
-
-    /// The same links with the one of that URL before all others; nil where none has it.
-    func beginning(at url: String) -> DownloadTarget? {
-        let links = [DownloadTarget](self)
-        guard var first = links.first(where: { $0.url == url }) else { return nil }
-        first.others = links.filter { $0.url != url }
-        return first
-    }
-}
-
-extension [DownloadTarget] {
-    /// All links, the first among them, each by itself.
-    init(_ target: DownloadTarget) {
-        var first = target
-        first.others = []
-        self = [first] + target.others
-    }
-}
-
-/// How far one download has come along its links. A value: who asks them takes each result here and is told what it
-/// comes to, or that the next is to be asked.
+/// The progress of one download along its chain of upstreams: the first one that has an image wins.
+///
+/// A value: the caller passes each result to ``accept(_:timeToLive:heldURL:prefersHeld:)``.
 struct UpstreamChain: Sendable {
-    typealias Result = RequestCoordinator.DownloadResult
-
-    /// All of it, to begin anew with.
+    /// The whole chain, to start over.
     let target: DownloadTarget
-    private let links: [DownloadTarget]
+    private let upstreams: [DownloadTarget]
     private var index = 0
-    /// What each link said that was asked and gave no image.
-    private(set) var answers: [String: NegativeAnswer] = [:]
-    /// Why one that was asked could not say.
+    /// Responses without a usable image, by URL.
+    private(set) var negative: [String: NegativeResponse] = [:]
+    /// The failure that the chain ends with if no later upstream has an image.
     private var failure: CacheFailure?
-    /// Whether nothing that fails later takes its place: see ``take(_:timeToLive:heldURL:prefersHeld:)``.
+    /// Whether later failures no longer replace ``failure``.
     private var isDecided = false
-    /// By ``Timekeeping/uptime``; nil until the first is asked.
+    /// In milliseconds of ``Timekeeping/uptime``; nil until the first upstream is requested.
     private var deadline: Int64?
 
-    /// Milliseconds that a link is given are so many parts of all there are: those who wait with the same number stand
-    /// in one line of the fetcher's.
+    /// Timeouts are multiples of one of so many parts of the whole, since the fetcher's `TransferQueue` has a deque for
+    /// each different timeout.
     private static var parts: Int64 { 16 }
 
     init(_ target: DownloadTarget) {
-        (self.target, links) = (target, [DownloadTarget](target))
+        (self.target, upstreams) = (target, [DownloadTarget](target))
     }
 
-    /// Nil when all were asked.
-    var current: DownloadTarget? { index < links.count ? links[index] : nil }
-    /// Of the current one, from 0.
+    var current: DownloadTarget? { index < upstreams.count ? upstreams[index] : nil }
+    /// Position of ``current``, from 0.
     var number: Int { index }
-    /// Whether one of them has said anything.
-    var hasHeard: Bool { !answers.isEmpty || failure != nil }
+    var hasResult: Bool { !negative.isEmpty || failure != nil }
 
-    /// Passes over those that are known to have none.
+    /// Skips upstreams that are known to have no image.
     mutating func skip(_ isMissing: (String) -> Bool) {
-        while links.count > 1, let current, isMissing(current.url) { index += 1 }
+        while upstreams.count > 1, let current, isMissing(current.url) { index += 1 }
     }
 
-    /// Milliseconds that the current link may take: an even share of what is left, so that one that hangs leaves as
-    /// much to those behind it. What it does not take is theirs, too. Nil when there is no time left.
+    /// The timeout of the current upstream in milliseconds: an equal share of the time left, so that an upstream that
+    /// hangs leaves time for the others. Rounded to the nearest multiple of a part, but at least one part and at most
+    /// the time left: of 4,000 ms for three upstreams, the first gets 1,250 ms. Nil if less than a part is left.
     mutating func share(of timeout: Int64, at uptime: Int64) -> Int64? {
-        guard links.count > 1 else { return timeout }
+        guard upstreams.count > 1 else { return timeout }
         let end = deadline ?? uptime + timeout
         deadline = end
-        let (left, count) = (end - uptime, Int64(links.count - index))
+        let (left, count) = (end - uptime, Int64(upstreams.count - index))
         let part = max(1, timeout / Self.parts)
         guard left >= part else { return nil }
         return min(left / part, max(1, (left + count * part / 2) / (count * part))) * part
     }
 
-    /// What the current link has said, and with it all that were asked; nil where the next is to be asked.
+    /// Accepts the result of the current upstream. Returns the result of the chain; nil if the next upstream is to be
+    /// requested.
     /// - Parameters:
-    ///   - timeToLive: seconds that a picture is fresh at most for which somebody who failed was passed over.
-    ///   - heldURL: of the image that is held.
-    ///   - prefersHeld: whether it is served, stale, rather than that others are asked.
-    mutating func take(
-        _ result: Result, timeToLive: Int64, heldURL: String?, prefersHeld: (CacheFailure, DownloadTarget) -> Bool
-    ) -> Result? {
-        guard let link = current, links.count > 1 else {
-            answers[target.url] = result.negativeAnswer
+    ///   - timeToLive: maximum seconds that an image is fresh if an upstream before it failed.
+    ///   - prefersHeld: whether to serve the stored image, stale, instead of requesting the other upstreams.
+    mutating func accept(
+        _ result: RequestCoordinator.DownloadResult, timeToLive: Int64, heldURL: String?,
+        prefersHeld: (CacheFailure, DownloadTarget) -> Bool
+    ) -> RequestCoordinator.DownloadResult? {
+        guard let upstream = current, upstreams.count > 1 else {
+            negative[target.url] = result.negativeResponse
             return result
         }
         switch result {
@@ -95,27 +65,27 @@ struct UpstreamChain: Sendable {
         case .confirmed(let image, let storable):
             return .confirmed(asStandIn(image, timeToLive), storable: storable)
         case .missing:
-            answers[link.url] = result.negativeAnswer
-        case .unusable(let failure, _, _), .failed(let failure):
-            answers[link.url] = result.negativeAnswer
-            guard failure.isOfLink, !prefersHeld(failure, link) else { return .failed(failure) }
+            negative[upstream.url] = result.negativeResponse
+        case .unusable, .failed:
+            negative[upstream.url] = result.negativeResponse
+            guard let failure = result.failure else { return result }
+            guard failure.isOfUpstream, !prefersHeld(failure, upstream) else { return .failed(failure) }
             if !isDecided { self.failure = failure }
-            // Who gave what is held says that this user may not have it: that others fail does not allow it again.
-            isDecided = isDecided || link.url == heldURL && !failure.allowsStale
+            // Keep this failure: a later upstream's failure must not make the stale image acceptable.
+            isDecided = isDecided || upstream.url == heldURL && !failure.allowsStale
         }
         index += 1
         return nil
     }
 
-    /// What all of them come to, none of which had a picture.
-    /// - Parameter family: of the tokens that they were shown.
-    func end(family: UInt32) -> Result {
-        // Where one could not say, nobody knows that there is none.
+    /// The result if no upstream had an image, for the tokens of a family.
+    func end(family: UInt32) -> RequestCoordinator.DownloadResult {
+        // An upstream that failed may have the image, so it is not known to be missing.
         if let failure { return .failed(failure) }
-        return .missing(until: answers.values.map(\.until).min() ?? 0, family: family)
+        return .missing(until: negative.values.map(\.until).min() ?? 0, family: family)
     }
 
-    /// Behind a link that failed a picture is believed no longer than "there is none" is: then all are asked anew.
+    /// Limits the freshness of an image if an upstream before it failed, so that the chain is requested again.
     private func asStandIn(_ image: Image, _ timeToLive: Int64) -> Image {
         var record = image.record
         record.isStandIn = failure != nil
@@ -127,20 +97,38 @@ struct UpstreamChain: Sendable {
     }
 }
 
-extension RequestCoordinator {
-    /// The URL that the image held came from, as the download found it.
-    func heldURL(_ id: FlightID) -> String? { flight(id)?.heldURL }
+extension DownloadTarget {
+    /// Whether the condition holds for any upstream. Allocates no array, since every miss calls it.
+    func contains(_ condition: (DownloadTarget) -> Bool) -> Bool {
+        condition(self) || others.contains(where: condition)
+    }
 
-    /// Whether the download is to end with the failure of whoever gave the image that is held: it is served, stale.
-    func prefersHeld(_ id: FlightID, to failure: CacheFailure, of link: DownloadTarget) -> Bool {
-        guard let flight = flight(id), flight.held != nil else { return false }
-        return flight.heldURL == link.url && failure.allowsStale
+    func allSatisfy(_ condition: (DownloadTarget) -> Bool) -> Bool { condition(self) && others.allSatisfy(condition) }
+
+    /// Key of failed refreshes in the negative cache; empty for a chain, since URLs are keys of missing images.
+    var refreshKey: String { others.isEmpty ? url : "" }
+
+    /// The same upstreams, with that of the URL first; nil if none has it.
+    func beginning(at url: String) -> DownloadTarget? {
+        let upstreams = [DownloadTarget](self)
+        guard var first = upstreams.first(where: { $0.url == url }) else { return nil }
+        first.others = upstreams.filter { $0.url != url }
+        return first
+    }
+}
+
+extension [DownloadTarget] {
+    /// The upstreams of a target, each without ``DownloadTarget/others``.
+    init(_ target: DownloadTarget) {
+        var first = target
+        first.others = []
+        self = [first] + target.others
     }
 }
 
 extension CacheFailure {
-    /// Whether it is about the link that was asked, so that another may do better; else about who asks.
-    fileprivate var isOfLink: Bool {
+    /// Whether the failure concerns the upstream, so that another may succeed; otherwise it concerns the request.
+    fileprivate var isOfUpstream: Bool {
         switch self {
         case .timedOut, .origin, .forbidden, .unauthorized, .badImage, .tooLarge, .denied, .invalid: true
         case .notLoggedIn, .cancelled, .busy, .noSpace, .inputOutput, .shuttingDown: false

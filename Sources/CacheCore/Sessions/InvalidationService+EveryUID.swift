@@ -1,14 +1,14 @@
-/// Ends caches in every uid at once, for whoever knows an account and not under which uids of the machine it is logged
-/// in: `LOGOUT user UID *` and `PURGE user UID *`.
+/// Purges and logouts in every uid, `LOGOUT user UID *` and `PURGE user UID *`, for callers that know a user but not
+/// the uids under which it is logged in.
 ///
-/// Each uid's ending is an ending by itself, in the order and as durable as any. One uid's trouble keeps no other's
-/// caches alive: all are tried, and then there is one receipt of all, or an error. Asking again is harmless.
+/// Uids are processed one by one, as by single commands. A failure in one does not stop the others. The result is one
+/// receipt, or an error. Retrying is harmless.
 extension InvalidationService {
-    /// Ends one session, or all, of a user in every uid. A user who is logged in nowhere is no error.
+    /// Ends one session of a user in every uid, or all. Succeeds if the user is not logged in. Costs a disk lookup for
+    /// each uid.
     /// - Parameters:
     ///   - user: nil for every user.
-    ///   - caller: in whose turn the uids are looked for.
-    /// - Throws: `inputOutput` where it could not be made durable in one of the uids. Costs a look for each uid.
+    ///   - caller: the uid that is charged for listing the uids.
     public func logOutInEveryUID(
         _ user: OpaqueID?, session: OpaqueID? = nil, caller: UInt32
     ) async throws(CacheFailure) -> Receipt {
@@ -19,10 +19,7 @@ extension InvalidationService {
         }
     }
 
-    /// Removes images of a user in every uid; otherwise as ``purge(_:profiles:)``.
-    /// - Parameters:
-    ///   - user: nil for every user.
-    ///   - caller: in whose turn the uids are looked for.
+    /// Removes images of a user in every uid, like ``purge(_:profiles:)``; of every user if nil.
     public func purgeInEveryUID(
         _ user: OpaqueID?, profiles: [OpaqueID], caller: UInt32
     ) async throws(CacheFailure) -> Receipt {
@@ -41,7 +38,7 @@ extension InvalidationService {
         do throws(CacheFailure) {
             uids = try await sessions.uids(on: services.invalidations, for: caller)
         } catch {
-            // The disk does not say which there are: those that are known end all the same.
+            // The uids on disk are unknown; those in memory are still processed.
             unlisted = error
             uids = sessions.knownUIDs
         }
@@ -56,12 +53,12 @@ extension InvalidationService {
         }
         if failures.contains(.shuttingDown) { throw .shuttingDown }
         if let unlisted {
-            throw .inputOutput("it is not known which uids there are, only those in memory were tried: \(unlisted)")
+            throw .inputOutput("the uids on disk could not be listed; only those in memory were tried: \(unlisted)")
         }
         if let first = failures.first {
-            throw .inputOutput("in \(failures.count) of \(uids.count) uids it failed, ask again: \(first)")
+            throw .inputOutput("failed in \(failures.count) of \(uids.count) uids, retry: \(first)")
         }
-        // Of nobody's uid there is no epoch; the caller's is as good as any.
+        // Without any uid, the epoch is the caller's.
         if uids.isEmpty { total.epoch = sessions.epochs.next(of: caller) }
         return total
     }

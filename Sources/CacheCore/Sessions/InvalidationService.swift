@@ -1,12 +1,12 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// Ends caches: log-out, purge, the stop of the daemon, and the trying again when an end could not be made durable.
+/// Performs purges and logouts, retries those that could not be made durable, and closes all caches at a stop.
 ///
-/// What is to be done ``UserState`` says; here it is done, and nowhere else. The order of an ending is what the promise
-/// rests on: the cache is closed to new work, its flights are detached and their waiters answered, what the disk is
-/// doing drains, keys and memory are wiped, the key file is committed, and only then is there a receipt. Deleting what
-/// is left comes behind it; so does wiping memory after a purge, when nothing leads to it any more.
+/// ``UserState`` decides; this service performs the effects. I3 and I4 depend on their order: the cache is closed to
+/// new work, its flights are detached and their waiters answered, disk operations drain, keys and memory are wiped, the
+/// key file is committed, and only then the receipt is returned (design.md, "Login, purge, logout"). After the receipt,
+/// files are deleted and, for a purge, memory of the closed generation is wiped.
 public final class InvalidationService: Sendable {
     let sessions: UserSessions
     let services: CacheServices
@@ -18,75 +18,75 @@ public final class InvalidationService: Sendable {
         self.log = log
     }
 
-    // MARK: Log-out
+    // MARK: Logout
 
-    /// Ends one session, or all, of an owner; with the last one ends the cache.
-    /// - Throws: `inputOutput` when it could not be made durable: it is tried again, and nobody reads until then.
+    /// Ends one session of an owner, or all. The end of the last session ends the cache.
+    /// - Throws: `inputOutput` if it could not be made durable; the daemon retries, and the user is closed until then.
     public func logOut(_ owner: Owner, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
         services.counters.count(.logouts)
         return try await end(owner, session: session)
     }
 
-    /// The same, counted by whoever asks for it.
+    /// ``logOut(_:session:)`` without counting it.
     func end(_ owner: Owner, session: OpaqueID?) async throws(CacheFailure) -> Receipt {
         try await sessions.withTurn(owner, on: services.invalidations, evenUnreadable: session == nil) {
             entry throws(CacheFailure) in
             var step = entry.change { $0.logOut(session) }
             if case .end(nil, .purge) = step {
-                _ = try await self.act(step, on: entry)
+                _ = try await self.perform(step, on: entry)
                 step = entry.change { $0.logOut(session) }
             }
-            return try await self.act(step, on: entry)
+            return try await self.perform(step, on: entry)
         }
     }
 
-    /// Ends the caches of every user of a uid, or that session of each.
+    /// Ends all sessions of every user of a uid, or that session of each.
     public func logOutAll(uid: UInt32, session: OpaqueID? = nil) async throws(CacheFailure) -> Receipt {
         try await forAll(of: uid) { owner throws(CacheFailure) in try await self.logOut(owner, session: session) }
     }
 
-    /// A connection that held a session is gone.
+    /// Ends a session whose connection has closed, unless another connection holds it.
     public func release(_ owner: Owner, session: OpaqueID, connection: UInt64) async throws(CacheFailure) {
         try await sessions.withTurn(owner, on: services.invalidations) { entry throws(CacheFailure) in
             guard let step = entry.change({ $0.release(session, connection: connection) }) else { return }
-            _ = try await self.act(step, on: entry)
+            _ = try await self.perform(step, on: entry)
         }
     }
 
     // MARK: Purge
 
-    /// Removes the images of the profiles named, in every size, or all where none is; the user stays logged in.
-    /// - Throws: `inputOutput` when it could not be made durable.
+    /// Removes the images of the profiles in every size, or all images if none is named. The user stays logged in.
+    /// - Throws: `inputOutput` if it could not be made durable.
     public func purge(_ owner: Owner, profiles: [OpaqueID]) async throws(CacheFailure) -> Receipt {
         services.counters.count(.purges)
         return try await remove(profiles, of: owner)
     }
 
-    /// The same, counted by whoever asks for it.
+    /// ``purge(_:profiles:)`` without counting it.
     func remove(_ profiles: [OpaqueID], of owner: Owner) async throws(CacheFailure) -> Receipt {
         let profiles = profiles.map { $0.detached() }
         return try await sessions.withTurn(owner, on: services.invalidations) { entry throws(CacheFailure) in
-            // An end that is owed is tried again; who is not logged in has zeros.
             if !profiles.isEmpty, let cache = entry.cache {
                 if let receipt = await self.remove(profiles, from: cache, of: entry) { return receipt }
             }
-            return try await self.act(entry.change { $0.end(.purge) }, on: entry)
+            // Purges all images. If no cache is open, retries a pending purge or logout, or returns an empty receipt.
+            return try await self.perform(entry.change { $0.end(.purge) }, on: entry)
         }
     }
 
-    /// The same for every user of a uid.
+    /// ``purge(_:profiles:)`` for every user of a uid.
     public func purgeAll(uid: UInt32, profiles: [OpaqueID]) async throws(CacheFailure) -> Receipt {
         try await forAll(of: uid) { owner throws(CacheFailure) in try await self.purge(owner, profiles: profiles) }
     }
 
     private static var profilesAtOnce: Int { 8 }
 
-    /// Nil where it failed: what cannot be taken out of the generation ends with the whole of it (I4).
+    /// Returns nil if it failed: the caller then purges the whole generation (I4).
     private func remove(_ profiles: [OpaqueID], from cache: UserCache, of entry: UserEntry) async -> Receipt? {
         let uid = entry.owner.uid
         do throws(CacheFailure) {
             var receipt = Receipt(users: 1, sessions: entry.sessions)
-            // A few at a time: others' log-outs have their turns in between (F66).
+            // A few at a time, so that logouts of other accounts are served in between (F66).
             for start in stride(from: 0, to: profiles.count, by: Self.profilesAtOnce) {
                 let some = Array(profiles[start...].prefix(Self.profilesAtOnce))
                 let removed = try await services.invalidations.run(for: uid) { try cache.purge(some) }
@@ -95,17 +95,17 @@ public final class InvalidationService: Sendable {
                 receipt.epoch = sessions.epochs.next(of: uid)
                 for profile in some { publish(.purge(profile), of: entry, receipt.epoch) }
             }
-            tell("purged", entry.owner, ["profiles": "\(profiles.count)"], receipt.usage)
+            logInfo("purged", entry.owner, ["profiles": "\(profiles.count)"], receipt.usage)
             return receipt
         } catch {
             log.warning(
-                "images of a profile could not be removed; all of the user's are purged instead",
-                metadata: ["uid": "\(uid)", "reason": "\(error)"])
+                "failed to remove images of a profile; purging all images of the user",
+                metadata: ["uid": "\(uid)", "command": "purge", "reason": "\(error)"])
             return nil
         }
     }
 
-    /// One user's trouble does not keep the others' caches alive: all are tried, then the first failure is told.
+    /// Tries every user of a uid, then throws the first failure, if any.
     private func forAll(
         of uid: UInt32, _ end: @Sendable (Owner) async throws(CacheFailure) -> Receipt
     ) async throws(CacheFailure) -> Receipt {
@@ -115,7 +115,7 @@ public final class InvalidationService: Sendable {
         do throws(CacheFailure) {
             users = try await sessions.users(of: uid, on: services.invalidations)
         } catch {
-            // The disk does not say who is logged in: those that are known to be end all the same.
+            // The users on disk are unknown; those in memory are still processed.
             failure = error
             users = sessions.entries(of: uid).filter { $0.isLoggedIn }.map(\.owner.user)
         }
@@ -127,16 +127,17 @@ public final class InvalidationService: Sendable {
             }
         }
         if let failure { throw failure }
-        // Of who was not listed it says that they are logged out.
+        // Makes the absence of all other users durable, too.
         try await sessions.makeDurable(uid, on: services.invalidations)
         total.epoch = max(total.epoch, sessions.epochs.next(of: uid))
         return total
     }
 
-    // MARK: Doing what was decided
+    // MARK: Effects
 
-    /// With the entry's turn.
-    private func act(_ step: UserState.InvalidationStep, on entry: UserEntry) async throws(CacheFailure) -> Receipt {
+    /// Requires the entry's lock.
+    private func perform(_ step: UserState.InvalidationStep, on entry: UserEntry) async throws(CacheFailure) -> Receipt
+    {
         let owner = entry.owner
         switch step {
         case .nothing:
@@ -146,30 +147,31 @@ public final class InvalidationService: Sendable {
             if login != entry.state.withLockedValue({ $0.login }) {
                 try await sessions.save(login, of: owner, on: services.invalidations)
             }
-            tell("logged out", owner, ["sessions": "\(remaining)"])
+            logInfo("logged out", owner, ["sessions": "\(remaining)"])
             entry.change { $0.sessionEnded(session, login) }
             return Receipt(sessions: remaining, epoch: sessions.epochs.next(of: owner.uid))
         case .end(let cache, let invalidation):
             let usage = cache?.usage
-            // A purge takes as long for 100,000 images as for one; after a log-out none is in memory either.
+            // Memory is wiped before the receipt of a logout, but after that of a purge, whose time must not depend on
+            // the number of images.
             let closed = await services.invalidations.value(for: owner.uid) {
-                cache?.close(wipesBehind: invalidation == .purge)
+                cache?.close(wipesLater: invalidation == .purge)
             }
             defer { if let wipe = closed?.wipe { services.disk.submit(for: owner.uid, wipe) } }
             let epoch = try await commit(invalidation, of: entry)
-            tell(invalidation, owner, usage)
+            logInfo(invalidation, owner, usage)
             let (cancelled, sessions) = (closed?.cancelled ?? 0, entry.sessions)
             return Receipt(users: 1, usage: usage, cancelled: cancelled, sessions: sessions, epoch: epoch)
         }
     }
 
-    /// The commit point. When it fails the user stays closed, and it is tried again behind.
+    /// The commit point. If it fails, the user stays closed and a timer retries.
     private func commit(_ invalidation: UserState.Invalidation, of entry: UserEntry) async throws(CacheFailure)
         -> UInt64
     {
         let owner = entry.owner
         let store = services.store
-        // Whatever comes of a log-out, nothing is downloaded in the user's name any more (I11).
+        // Even if the logout fails, no later download uses the user's tokens (I11).
         if invalidation == .logout { entry.change { $0.endTokens() }?.end() }
         do throws(CacheFailure) {
             let next = try await services.invalidations.run(for: owner.uid) { () -> (any GenerationStore)? in
@@ -179,7 +181,7 @@ public final class InvalidationService: Sendable {
             }
             let (closed, retry) = entry.change { $0.ended(invalidation) }
             retry?.cancel()
-            // What the generation left behind goes to the trash, behind whoever waits for the receipt.
+            // The old generation's directory moves to the trash without delaying the receipt.
             if let closed { services.disk.submit(for: owner.uid) { closed.generationStore.discard() } }
             let epoch = sessions.epochs.next(of: owner.uid)
             publish(invalidation == .purge ? .purge(nil) : .logout, of: entry, epoch)
@@ -194,58 +196,58 @@ public final class InvalidationService: Sendable {
             let isFirst = entry.change { $0.failed(invalidation, reason: reason) }
             services.counters.count(.failedInvalidations)
             log.error(
-                "a purge or log-out could not be made durable; the user is closed until it is",
-                metadata: ["uid": "\(owner.uid)", "ending": "\(invalidation)", "reason": "\(reason)"])
+                "purge or logout not durable; user closed until a retry succeeds",
+                metadata: ["uid": "\(owner.uid)", "command": "\(invalidation)", "reason": "\(reason)"])
             if isFirst { retry(entry, attempt: 1) }
             throw .inputOutput(reason)
         }
     }
 
-    /// Behind the fact, with the entry's turn, before the receipt.
+    /// Called after the commit and before the receipt, with the entry's lock.
     private func publish(_ kind: UserEvent.Kind, of entry: UserEntry, _ epoch: UInt64) {
         services.events.publish(UserEvent(owner: entry.owner, kind: kind, epoch: epoch))
     }
 
-    private func tell(_ invalidation: UserState.Invalidation, _ owner: Owner, _ usage: Usage?) {
+    private func logInfo(_ invalidation: UserState.Invalidation, _ owner: Owner, _ usage: Usage?) {
         switch invalidation {
-        case .logout: tell("logged out", owner, ["sessions": "0"], usage)
-        case .purge: tell("purged", owner, [:], usage)
+        case .logout: logInfo("logged out", owner, ["sessions": "0"], usage)
+        case .purge: logInfo("purged", owner, [:], usage)
         }
     }
 
-    /// - Parameter usage: what was held; nil where it was not counted yet.
-    private func tell(
-        _ what: Logger.Message, _ owner: Owner, _ details: Logger.Metadata, _ usage: Usage? = nil
+    /// - Parameter usage: the removed images; nil if not counted yet.
+    private func logInfo(
+        _ message: Logger.Message, _ owner: Owner, _ details: Logger.Metadata, _ usage: Usage? = nil
     ) {
         let held = usage.map { ["images": "\($0.images)", "bytes": "\($0.bytes)"] as Logger.Metadata } ?? [:]
-        sessions.uidLog.write(what, uid: owner.uid, details.merging(held) { $1 }, at: services.time.now)
+        sessions.uidLog.write(message, uid: owner.uid, details.merging(held) { $1 }, at: services.time.now)
     }
 
-    // MARK: Trying again
+    // MARK: Retries
 
-    /// Milliseconds before an ending that failed is tried again.
+    /// Milliseconds before a failed purge or logout is retried.
     private static let backoff = Backoff(base: 500, most: 30_000)
 
     private func retry(_ entry: UserEntry, attempt: Int) {
         let owner = entry.owner
         let timer = services.time.after(milliseconds: Self.backoff.ceiling(attempt: attempt)) {
-            Task(executorPreference: self.services.tasks) { await self.tryAgain(owner, attempt: attempt) }
+            Task(executorPreference: self.services.tasks) { await self.retryNow(owner, attempt: attempt) }
         }
         entry.change { $0.retry = timer }
     }
 
-    private func tryAgain(_ owner: Owner, attempt: Int) async {
+    private func retryNow(_ owner: Owner, attempt: Int) async {
         do {
             try await sessions.withTurn(owner, on: services.invalidations) { entry throws(CacheFailure) in
-                guard case .broken(let owed, _) = entry.phase else { return }
+                guard case .broken(let pending, _) = entry.phase else { return }
                 do {
-                    _ = try await self.commit(owed, of: entry)
-                    self.tell(owed, entry.owner, nil)
+                    _ = try await self.commit(pending, of: entry)
+                    self.logInfo(pending, entry.owner, nil)
                     self.log.notice(
-                        "a purge or log-out that had failed is durable now",
-                        metadata: ["uid": "\(owner.uid)", "ending": "\(owed)"])
+                        "purge or logout durable after a retry",
+                        metadata: ["uid": "\(owner.uid)", "command": "\(pending)"])
                 } catch {
-                    // Still broken: `commit` has logged why.
+                    // `commit` has logged the reason.
                     self.retry(entry, attempt: attempt + 1)
                 }
             }
@@ -254,10 +256,10 @@ public final class InvalidationService: Sendable {
         }
     }
 
-    // MARK: The stop
+    // MARK: Stop
 
-    /// Closes every cache, so that nothing waits and nothing is written any more, and lets nobody in. Users stay logged
-    /// in on disk; an end that is still owed is not tried again.
+    /// Closes every cache, after the queued images are written, and ends the retries of purges and logouts. Logins stay
+    /// on disk; users that are not in memory are rejected from now on.
     public func shutDown() async {
         let entries = sessions.stop()
         await withTaskGroup { group in
@@ -265,12 +267,12 @@ public final class InvalidationService: Sendable {
                 group.addTask { await service.stop() }
             }
         }
-        // Lest each download that ends begin another, and there always be something to be written.
+        // Otherwise each download that ends would start another one, and writing would never end.
         for entry in entries { entry.cache?.stopWarming() }
         for entry in entries {
             await entry.lock.withLock {
                 if let cache = entry.cache {
-                    // What was downloaded is on its way to be written when whoever waited for it has it.
+                    // A downloaded image is enqueued for writing after its delivery.
                     await services.invalidations.value(for: entry.owner.uid) { cache.drainDeliveries() }
                     await services.writes.finish()
                 }

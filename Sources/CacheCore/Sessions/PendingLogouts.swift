@@ -1,31 +1,31 @@
 import Logging
 import NIOConcurrencyHelpers
 
-/// Where log-out hooks leave word of log-outs that they could not bring to the daemon. Calls block on the disk.
-public protocol LogoutMarkers: Sendable {
-    /// The markers that are there. Costs a directory listing and a status per marker.
-    func pending() throws -> [LogoutMarker]
+/// The pending-logout files, which logout hooks write while the daemon does not respond. Calls block on the disk.
+public protocol PendingLogoutFiles: Sendable {
+    /// Lists the files. Costs a directory listing and a stat(2) for each file.
+    func pending() throws -> [PendingLogoutFile]
 
-    /// Removes markers, durably: they are not pending again, also after a restart.
-    /// - Throws: when one of them may be pending again.
-    func remove(_ processed: [LogoutMarker]) throws
+    /// Removes files durably.
+    /// - Throws: if one of them may reappear after a restart.
+    func remove(_ processed: [PendingLogoutFile]) throws
 }
 
-/// Reports new markers, so that an idle daemon does not have to list the directory at intervals.
-public protocol LogoutMarkerWatch: Sendable {
-    /// Starts the watch, or renews it for the directory that is there now. May block on the disk.
+/// Reports new pending-logout files, so that an idle daemon need not list the directory at intervals.
+public protocol PendingLogoutWatch: Sendable {
+    /// Starts the watch, or renews it for the current directory. May block on the disk.
     /// - Parameter changed: called on any thread after each change of the directory; must not block.
-    /// - Returns: whether every marker made after this call is reported. If not, the caller has to list at intervals.
+    /// - Returns: whether every later file is reported. If not, the caller has to list the directory at intervals.
     func renew(_ changed: @escaping @Sendable () -> Void) -> Bool
 
     /// Ends the watch. ``renew(_:)`` does nothing afterwards.
     func end()
 }
 
-/// Word that everything of a uid is to be logged out.
-public struct LogoutMarker: Hashable, Sendable {
+/// A file that requests the logout of all users of a uid.
+public struct PendingLogoutFile: Hashable, Sendable {
     public let uid: UInt32
-    /// Never used for another marker.
+    /// Never reused for another file.
     public let name: String
 
     public init(uid: UInt32, name: String) {
@@ -34,20 +34,20 @@ public struct LogoutMarker: Hashable, Sendable {
     }
 }
 
-/// Processes the log-outs that came while the daemon was down, stuck or refusing: before it serves anyone, before each
-/// log-in of a uid, and within a second after it was left.
+/// Processes pending-logout files: at startup before any request is served, before each login, and within a second of
+/// their creation.
 ///
-/// Nothing tells a log-in that came after a marker from one that came before it but the order in which they are met. So
-/// a log-in waits until the markers of its uid are processed and removed, and those who process a uid's markers take
-/// turns, each with a listing that began in its turn: what it logs out was logged in before the marker was found. Uids
-/// do not wait for each other, nor does the next look for those that the last one found.
+/// A file has no time that could be compared with that of a login, so the order of processing decides. A login waits
+/// until the files of its uid are processed and removed. One task at a time processes the files of a uid, and lists
+/// them after it has acquired the uid's lock: the users that it logs out had logged in before the file was found. Uids
+/// do not wait for each other.
 public final class PendingLogouts: Sendable {
     private struct State {
-        /// Of the uids whose markers are being processed, or are about to be.
+        /// The uids whose files are being processed, or about to be.
         var turns: [UInt32: Turn] = [:]
-        /// The uids whose markers a listing of ``watch(by:)`` found, until their log-out is done.
+        /// The uids whose files a listing of ``watch(by:)`` found, until their logout succeeds.
         var watched: [UInt32: Watched] = [:]
-        var watch: (any LogoutMarkerWatch)?
+        var watch: (any PendingLogoutWatch)?
         var listing = Listing.none
         /// Consecutive listings that failed.
         var failures = 0
@@ -56,7 +56,7 @@ public final class PendingLogouts: Sendable {
 
     private enum Watched {
         case underWay(failures: Int)
-        /// The log-out failed so many times in a row. It is retried at this uptime.
+        /// The logout failed that many times in a row, and is retried at this uptime.
         case failed(times: Int, retryAt: Int64)
 
         var failures: Int {
@@ -68,44 +68,43 @@ public final class PendingLogouts: Sendable {
 
     /// The next listing of ``watch(by:)``.
     private enum Listing {
-        /// Nothing is due: a change of the directory causes the next one.
+        /// None is due before the directory changes.
         case none
         case due(at: Int64, any Timer)
-        /// `next`: the uptime at which another one is due because of what happened meanwhile.
+        /// `next` is the uptime at which another listing is due because of changes during this one.
         case running(next: Int64?)
     }
 
     private struct Turn {
         let lock = AsyncFIFOLock()
-        /// Who has the lock, or waits for it.
+        /// The number of tasks that hold the lock or wait for it.
         var users = 0
     }
 
-    private let markers: any LogoutMarkers
+    private let pendingFiles: any PendingLogoutFiles
     private let logout: InvalidationService
     private let services: CacheServices
     private let log: Logger
-    private let listing = SharedReading<[UInt32: [LogoutMarker]]>()
+    private let listing = SharedReading<[UInt32: [PendingLogoutFile]]>()
     private let state = NIOLockedValueBox(State())
 
-    public init(markers: any LogoutMarkers, logout: InvalidationService, services: CacheServices, log: Logger) {
-        self.markers = markers
+    public init(pendingFiles: any PendingLogoutFiles, logout: InvalidationService, services: CacheServices, log: Logger)
+    {
+        self.pendingFiles = pendingFiles
         self.logout = logout
         self.services = services
         self.log = log
     }
 
-    /// Whose turn listing and removing markers takes: root leaves them.
+    /// The uid that is charged for listing and removing files.
     private static var root: UInt32 { 0 }
 
-    /// How many wait for a listing.
     var waiting: Int { listing.waiting }
 
-    /// How many stand in line behind the one that processes a uid's markers.
     func waiting(uid: UInt32) -> Int { state.withLockedValue { $0.turns[uid]?.lock.waiting ?? 0 } }
 
-    /// Processes every marker that there is. Returns when all of it is durable and the markers are removed.
-    /// - Throws: the first failure, with the others processed all the same; what failed stays pending.
+    /// Processes all files. Returns when the logouts are durable and the files are removed.
+    /// - Throws: the first failure, after all uids have been tried. The files of failed logouts remain.
     public func processAll() async throws(CacheFailure) {
         let due = try await list().keys
         let failure = await withTaskGroup(of: CacheFailure?.self) { group in
@@ -124,13 +123,13 @@ public final class PendingLogouts: Sendable {
         if let failure { throw failure }
     }
 
-    /// The same for one uid, before somebody logs in to it. Costs a listing of the directory, shared by all who wait.
-    /// - Throws: what kept the uid's own markers from being processed, or seen: nobody must log in to it then.
+    /// Processes the files of one uid before a login. Costs a directory listing, which concurrent logins share.
+    /// - Throws: if the files of the uid could not be listed or processed. The login must then fail.
     public func process(uid: UInt32) async throws(CacheFailure) {
-        // As a rule nobody is at it, and there are none. Looked at in this order: who takes a turn later reads no
-        // earlier, and so removes nothing that this reading could miss.
-        let isNobodyAtIt = state.withLockedValue { $0.turns[uid] == nil }
-        if try await list()[uid] == nil, isNobodyAtIt { return }
+        // Check for a running task before listing: a task that starts later lists later, so it cannot remove a file
+        // that this listing missed. Usually there is neither.
+        let isIdle = state.withLockedValue { $0.turns[uid] == nil }
+        if try await list()[uid] == nil, isIdle { return }
         try await processInTurn(uid: uid)
     }
 
@@ -150,53 +149,52 @@ public final class PendingLogouts: Sendable {
         }
     }
 
-    /// What is pending, by uid, as of a moment after the call.
-    private func list() async throws(CacheFailure) -> [UInt32: [LogoutMarker]] {
+    /// The files by uid, as of some moment after the call.
+    private func list() async throws(CacheFailure) -> [UInt32: [PendingLogoutFile]] {
         try await listing.value { () async throws(CacheFailure) in
-            // What it looks at is closed behind the one who stops it.
+            // The directory is closed after the stop.
             if state.withLockedValue({ $0.isStopped }) { throw .shuttingDown }
-            let found = try await services.invalidations.run(for: Self.root) { [markers] in try markers.pending() }
+            let found = try await services.invalidations.run(for: Self.root) { [pendingFiles] in
+                try pendingFiles.pending()
+            }
             return Dictionary(grouping: found, by: \.uid)
         }
     }
 
-    /// With the uid's turn.
-    private func process(_ due: [LogoutMarker], of uid: UInt32) async throws(CacheFailure) {
+    /// Requires the uid's lock.
+    private func process(_ due: [PendingLogoutFile], of uid: UInt32) async throws(CacheFailure) {
         do throws(CacheFailure) {
             let receipt = try await logout.logOutAll(uid: uid)
-            try await services.invalidations.run(for: Self.root) { [markers] in try markers.remove(due) }
-            // Without users it is the marker of a hook that is just being answered, as a rule.
+            try await services.invalidations.run(for: Self.root) { [pendingFiles] in try pendingFiles.remove(due) }
+            // Without users, the file usually belongs to a hook whose request is being answered.
             log.log(
-                level: receipt.users > 0 ? .notice : .debug, "a log-out that was pending is done",
+                level: receipt.users > 0 ? .notice : .debug, "pending logout done",
                 metadata: ["uid": "\(uid)", "users": "\(receipt.users)"])
         } catch {
             log.error(
-                "a log-out that is pending could not be done; it is tried again",
+                "pending logout failed, will retry",
                 metadata: ["uid": "\(uid)", "reason": "\(error)"])
             throw error
         }
     }
 
-    // MARK: While the daemon runs
-
-    /// Milliseconds from a change of the directory to the listing. A hook that the daemon answers in this time has
-    /// removed its marker by then, and a burst of changes causes one listing a second.
+    /// Milliseconds from a change of the directory to the listing. A hook that is answered in this time has removed its
+    /// file by then, and a burst of changes causes one listing a second.
     private static let delay: Int64 = 1_000
-    /// Milliseconds between listings that fail, and between attempts to log out a uid.
+    /// Milliseconds between failed listings, and between attempts to log out a uid.
     private static let backoff = Backoff(base: delay, most: 30_000)
 
-    /// Processes the markers left while the daemon runs: a hook that found the daemon stuck has left one.
+    /// Processes files that are created while the daemon runs, for example by a hook whose request timed out.
     ///
-    /// No timer is armed while the directory is watched and no log-out is pending.
-    public func watch(by watch: any LogoutMarkerWatch) {
+    /// No timer runs while the directory is watched and no logout is pending.
+    public func watch(by watch: any PendingLogoutWatch) {
         state.withLockedValue { state in
             state.watch = watch
-            // Starts the watch, and finds what was left before that.
+            // Starts the watch, and finds earlier files.
             schedule(in: Self.delay, &state)
         }
     }
 
-    /// How many uids found by a listing are being logged out.
     var underWay: Int {
         state.withLockedValue { state in
             state.watched.values.count {
@@ -205,14 +203,13 @@ public final class PendingLogouts: Sendable {
         }
     }
 
-    /// Whether a listing of ``watch(by:)`` is under way.
     var isListing: Bool {
         state.withLockedValue { state in
             if case .running = state.listing { true } else { false }
         }
     }
 
-    /// Ends the watch. Returns when no listing and no log-out is under way any more; none begins after that.
+    /// Ends the watch. Returns when no listing or logout is running; none begins afterwards.
     public func stop() async {
         let (listed, watch, turns) = state.withLockedValue { state in
             state.isStopped = true
@@ -224,7 +221,7 @@ public final class PendingLogouts: Sendable {
         for turn in turns { await turn.withLock {} }
     }
 
-    /// Has the markers listed in so many milliseconds, unless that is due sooner. The lock is held.
+    /// Schedules a listing in `delay` milliseconds, unless one is due sooner. Requires the lock.
     private func schedule(in delay: Int64, _ state: inout State) {
         if state.isStopped { return }
         let due = services.time.uptime + delay
@@ -245,10 +242,10 @@ public final class PendingLogouts: Sendable {
 
     private func changed() { state.withLockedValue { schedule(in: Self.delay, &$0) } }
 
-    /// Lists the markers and starts the log-outs that are due. Waits for the listing alone.
+    /// Lists the files and starts the logouts that are due. Does not wait for the logouts.
     private func listNow() async {
-        let watch = state.withLockedValue { state -> (any LogoutMarkerWatch)? in
-            // A timer that was replaced may have fired all the same.
+        let watch = state.withLockedValue { state -> (any PendingLogoutWatch)? in
+            // A cancelled timer may have fired already.
             guard case .due(_, let timer) = state.listing, !state.isStopped else { return nil }
             timer.cancel()
             state.listing = .running(next: nil)
@@ -256,14 +253,14 @@ public final class PendingLogouts: Sendable {
         }
         guard let watch else { return }
         do throws(CacheFailure) {
-            // Renewed before the listing: a marker made between the two would be missed otherwise.
+            // Renewed before the listing: otherwise a file created between the two would be missed.
             let isWatched = try await services.invalidations.run(for: Self.root) { watch.renew { self.changed() } }
             let due = try await list().keys
-            let uids = state.withLockedValue { takeUp(Set(due), isWatched: isWatched, &$0) }
+            let uids = state.withLockedValue { startDue(Set(due), isWatched: isWatched, &$0) }
             for uid in uids { Task(executorPreference: services.tasks) { await self.processWatched(uid: uid) } }
         } catch {
             if error == .shuttingDown { return }
-            log.error("the pending log-outs cannot be listed", metadata: ["reason": "\(error)"])
+            log.error("failed to list pending logouts", metadata: ["reason": "\(error)"])
             state.withLockedValue { state in
                 state.failures += 1
                 scheduleNext(in: Self.backoff.ceiling(attempt: state.failures), &state)
@@ -271,7 +268,6 @@ public final class PendingLogouts: Sendable {
         }
     }
 
-    /// Ends a listing, and arms a timer only if something is due.
     private func scheduleNext(in delay: Int64?, _ state: inout State) {
         guard case .running(let next) = state.listing else { return }
         state.listing = .none
@@ -279,8 +275,8 @@ public final class PendingLogouts: Sendable {
         if let next { schedule(in: next - services.time.uptime, &state) }
     }
 
-    /// The uids to log out now: not those under way, nor those that failed a moment ago.
-    private func takeUp(_ due: Set<UInt32>, isWatched: Bool, _ state: inout State) -> [UInt32] {
+    /// Returns the uids to log out now, without those in progress and those whose retry is not due.
+    private func startDue(_ due: Set<UInt32>, isWatched: Bool, _ state: inout State) -> [UInt32] {
         let now = services.time.uptime
         var (begin, next): ([UInt32], Int64?) = ([], isWatched ? nil : Self.delay)
         state.failures = 0
@@ -316,25 +312,20 @@ public final class PendingLogouts: Sendable {
     }
 }
 
-/// Reads something for all who ask for it: who come while it is read share the next reading.
-///
-/// Nobody is given what was read before they asked.
+/// A reading that concurrent callers share. A caller that comes during a reading waits for the next one, so that no
+/// caller gets a value that was read before its call.
 final class SharedReading<Value: Sendable>: Sendable {
     private struct State {
-        /// How many readings have begun.
         var begun = 0
-        /// The last that succeeded.
         var last: (number: Int, value: Value)?
     }
 
     private let lock = AsyncFIFOLock()
     private let state = NIOLockedValueBox(State())
 
-    /// How many stand in line behind the one that reads.
     var waiting: Int { lock.waiting }
 
-    /// What `read` gave, in a call that began after this one.
-    /// - Throws: what `read` throws; who waits meanwhile reads again.
+    /// Returns the result of a call of `read` that began after this call. After an error, the next caller reads again.
     func value<Failure: Error>(_ read: () async throws(Failure) -> Value) async throws(Failure) -> Value {
         let before = state.withLockedValue { $0.begun }
         return try await lock.withLock { () async throws(Failure) -> Value in
@@ -349,6 +340,6 @@ final class SharedReading<Value: Sendable>: Sendable {
         }
     }
 
-    /// Returns when the reading under way, and those that were waited for, are over.
+    /// Returns when the current reading and those already waited for have ended.
     func ended() async { await lock.withLock {} }
 }

@@ -2,28 +2,25 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
-/// Lines of the log that a uid can bring about as often as it likes: ``most`` of its account are written in a minute.
+/// A log for lines that a uid can cause at any rate. Writes at most ``maximumLines`` lines a minute for each account.
 public final class UIDLog: Sendable {
     private let log: Logger
     private let accountOf: @Sendable (UInt32) -> UInt32
-    private let limit = NIOLockedValueBox(LineLimit<UInt32>(most: most))
+    private let limit = NIOLockedValueBox(LineLimit<UInt32>(most: maximumLines))
 
-    /// Lines of one account.
-    static var most: Int { 20 }
+    static var maximumLines: Int { 20 }
 
-    /// - Parameter accountOf: the account that a uid's lines count for.
     public init(_ log: Logger, accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 }) {
         self.log = log
         self.accountOf = accountOf
     }
 
-    /// Writes a line of level `info`.
-    /// - Parameter now: seconds, by any clock.
-    public func write(_ what: Logger.Message, uid: UInt32, _ metadata: Logger.Metadata, at now: Int64) {
+    /// - Parameter now: seconds of any clock.
+    public func write(_ message: Logger.Message, uid: UInt32, _ metadata: Logger.Metadata, at now: Int64) {
         let (isWritten, unwritten) = limit.withLockedValue { $0.count(accountOf(uid), at: now) }
         for (account, count) in unwritten {
-            log.notice("more of this than was written", metadata: ["uid": "\(account)", "unwritten": "\(count)"])
+            log.notice("log messages suppressed", metadata: ["uid": "\(account)", "count": "\(count)"])
         }
-        if isWritten { log.info(what, metadata: metadata.merging(["uid": "\(uid)"]) { $1 }) }
+        if isWritten { log.info(message, metadata: metadata.merging(["uid": "\(uid)"]) { $1 }) }
     }
 }

@@ -1,12 +1,12 @@
 import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// One user as the daemon knows it at this moment. Whoever changes what is durable of the user has the entry's turn.
+/// The state of one user in memory. Changes of durable state require the entry's lock.
 final class UserEntry: Sendable {
     let owner: Owner
     let lock = AsyncFIFOLock()
     let state = NIOLockedValueBox(UserState())
-    /// What is kept of the user while it is logged in; goes with the entry.
+    /// The memory that the user occupies while logged in, charged to the account.
     let memory: MemoryLease
 
     init(owner: Owner, memory: MemoryLease) {
@@ -20,10 +20,9 @@ final class UserEntry: Sendable {
 
     var isLoggedIn: Bool { state.withLockedValue { $0.isLoggedIn } }
 
-    /// How many sessions there are.
     var sessions: Int { state.withLockedValue { $0.sessions.count } }
 
-    /// Changes the state, and what it counts for. With the entry's turn.
+    /// Changes the state and the memory charged for it. Requires the entry's lock.
     @discardableResult
     func change<Result>(_ body: (inout UserState) -> Result) -> Result {
         let (result, bytes) = state.withLockedValue { state in (body(&state), state.bytes(of: owner)) }
@@ -31,9 +30,9 @@ final class UserEntry: Sendable {
         return result
     }
 
-    /// Takes what the user will take up once a log-in is done.
-    /// - Throws: `busy` where there is no room.
-    func takeMemory(for login: LoginRecord, _ request: LoginRequest) throws(CacheFailure) {
+    /// Reserves memory for the user before a login commits.
+    /// - Throws: `busy` if the account has no room.
+    func reserveMemory(for login: LoginRecord, _ request: LoginRequest) throws(CacheFailure) {
         let bytes = state.withLockedValue { state in
             var after = state
             after.loggedIn(login, request, service: nil)
@@ -43,25 +42,26 @@ final class UserEntry: Sendable {
     }
 }
 
-/// What is known of one user, and what follows from what happens to it.
+/// The state machine of one user: login, sessions, purge and logout.
 ///
-/// A value without effects, as ``RequestCoordinator`` is: each function takes what was asked for, or what came of it,
-/// and says what is to be done. ``UserSessions`` acts on log-ins and ``InvalidationService`` on endings.
+/// A value without effects, like ``RequestCoordinator``: each function takes a request or the result of an effect and
+/// returns the next effect. ``UserSessions`` performs those of logins, ``InvalidationService`` those of purges and
+/// logouts.
 struct UserState: Sendable {
     enum Phase: Sendable {
         /// Not yet looked up on disk.
         case unknown
         case loggedOut
         case open(UserCache)
-        /// Being purged or logged out: nobody may read until that is durable.
+        /// Being purged or logged out: closed to reads until that is durable.
         case invalidation
-        /// An ending could not be made durable (I4): the user is closed to all, and it is tried again.
+        /// A purge or logout could not be made durable (I4): the user is closed, and the daemon retries.
         case broken(Invalidation, reason: String)
-        /// The daemon is stopping: nobody is served any more, and what the disk says stays.
+        /// The daemon is stopping. The state on disk remains.
         case stopped
     }
 
-    /// What an ending is to lead to.
+    /// A purge keeps the login, a logout ends it.
     enum Invalidation: Sendable, Equatable {
         case purge
         case logout
@@ -69,18 +69,17 @@ struct UserState: Sendable {
 
     private(set) var phase = Phase.unknown
     private(set) var login = LoginRecord(loggedInAt: 0)
-    /// Renews the log-in's tokens, where they can be; a purge leaves it be, each log-in has its own.
+    /// Refreshes the tokens of this login, if it has a refresh token. A purge keeps it.
     private(set) var service: AccessTokenService?
     /// Sessions that end with a connection, and the connections that hold them.
     private(set) var held: [OpaqueID: Set<UInt64>] = [:]
-    /// A generation that was closed and whose end is not yet durable.
+    /// The closed generation whose end is not yet durable.
     private var closed: UserCache?
-    /// When the end that is owed will be tried again.
     var retry: (any Timer)?
 
     var cache: UserCache? { if case .open(let cache) = phase { cache } else { nil } }
 
-    /// Whether the user is logged in as far as is known, or owed a log-out. What is kept of others, nobody needs.
+    /// Whether the user is logged in or its logout is pending. Other entries need not be kept.
     var isLoggedIn: Bool {
         switch phase {
         case .open, .invalidation, .broken: true
@@ -88,25 +87,23 @@ struct UserState: Sendable {
         }
     }
 
-    /// Sessions that a connection holds, or that are kept.
     var sessions: Set<OpaqueID> { login.sessions.union(held.keys) }
 
     var account: UserCache.Account { .init(origin: login.origin, tokens: login.tokens, service: service) }
 
-    /// The cache, nil where there is none.
-    /// - Throws: `inputOutput` while an ending is owed.
+    /// - Throws: `inputOutput` while a purge or logout could not be made durable.
     func readableCache() throws(CacheFailure) -> UserCache? {
         if case .broken(_, let reason) = phase { throw Self.closed(reason) }
         return cache
     }
 
     private static func closed(_ reason: String) -> CacheFailure {
-        .inputOutput("the end of this user's cache could not be made durable and is being tried again: \(reason)")
+        .inputOutput("purge or logout not durable yet, retrying: \(reason)")
     }
 
-    // MARK: Looked up, opened, stopped
+    // MARK: Lookup, open, stop
 
-    /// The disk has, or has not, a log-in of the user, which can be opened then.
+    /// Records the result of the lookup on disk. A login that was found can then be opened.
     mutating func loaded(_ stored: LoginRecord?, service: AccessTokenService?) {
         guard let stored else {
             phase = .loggedOut
@@ -118,19 +115,18 @@ struct UserState: Sendable {
 
     mutating func opened(_ cache: UserCache) { phase = .open(cache) }
 
-    /// Returns what is to be closed, and called off.
     mutating func stop() -> (cache: UserCache?, retry: (any Timer)?) {
         defer { (phase, retry) = (.stopped, nil) }
         return (cache, retry)
     }
 
-    // MARK: Log-in
+    // MARK: Login
 
-    /// What is to be made durable for a LOGIN.
+    /// The record that a LOGIN must make durable.
     enum LoginStep {
-        /// The first: a new generation.
+        /// The first login: a new generation.
         case begin(LoginRecord)
-        /// A further session, or other tokens, for a cache that is open.
+        /// A further session or new tokens for the open cache.
         case join(LoginRecord, UserCache)
     }
 
@@ -147,7 +143,7 @@ struct UserState: Sendable {
             }
             try Self.checkRefresh(request, origin: login.origin, settings)
             guard sessions.contains(request.session) || sessions.count < settings.sessionsPerUser else {
-                throw .busy("this user has \(settings.sessionsPerUser) sessions, the limit sessions-per-user: end one")
+                throw .busy("limits.sessions-per-user: \(settings.sessionsPerUser) sessions; log one out")
             }
             var after = login
             after.sessions.formUnion(kept)
@@ -162,52 +158,50 @@ struct UserState: Sendable {
         case .broken(_, let reason):
             throw Self.closed(reason)
         case .invalidation, .unknown, .stopped:
+            // Only the last can occur: the caller has the entry's lock and has looked the user up.
             throw .shuttingDown
         }
     }
 
-    /// Whether the origin that a log-in goes to can renew its tokens.
+    /// Throws if the login brings a refresh token and its origin has no token endpoint.
     private static func checkRefresh(
         _ request: LoginRequest, origin name: String?, _ settings: CacheSettings
     ) throws(CacheFailure) {
         guard request.refresh != nil else { return }
         let name = name ?? "default"
         guard let origin = settings.origins[name] else {
-            throw .invalid("REFRESH: no origin \(name) is configured, so there is nothing to renew a token for")
+            throw .invalid("REFRESH: origin \(name) is not configured")
         }
         guard origin.tokenEndpoint != nil else {
-            let key = "origins.\(name).token"
-            throw .invalid("REFRESH: origin \(name) has no token endpoint; \(key) in the configuration would name it")
+            throw .invalid("REFRESH: origin \(name) has no token endpoint; set origins.\(name).token")
         }
     }
 
-    /// The log-in is durable.
-    /// - Parameter service: renews its tokens from now on.
+    /// Records a durable login, whose tokens `service` refreshes.
     mutating func loggedIn(_ login: LoginRecord, _ request: LoginRequest, service: AccessTokenService?) {
         (self.login, self.service) = (login, service)
         if let connection = request.heldBy { held[request.session.detached(), default: []].insert(connection) }
     }
 
-    /// The first log-in failed. It may have come half way: whoever is next looks at the disk.
+    /// The first login failed, perhaps after its commit: the next request looks it up on disk.
     mutating func loginFailed() { phase = .unknown }
 
-    /// What a refresh brought becomes part of the log-in that has that service. Nil where that one is over.
-    mutating func keepTokens(of service: AccessTokenService) throws(CacheFailure) -> LoginRecord? {
-        guard self.service === service, let tokens = service.worthKeeping else { return nil }
+    /// Updates the login with the tokens of its service. Nil if the service's login has ended.
+    mutating func updateTokens(from service: AccessTokenService) throws(CacheFailure) -> LoginRecord? {
+        guard self.service === service, let tokens = service.durableTokens else { return nil }
         login.tokens = tokens
         if case .broken(_, let reason) = phase { throw Self.closed(reason) }
         return login
     }
 
-    // MARK: Endings
+    // MARK: Purge and logout
 
-    /// What is to be done for a PURGE or LOGOUT.
     enum InvalidationStep {
-        /// Nothing of the user is there.
+        /// The user is not logged in.
         case nothing
-        /// A session goes, and so many stay: this is what is left, to be made durable.
+        /// One session ends and others remain: the record to make durable.
         case endSession(OpaqueID, LoginRecord, remaining: Int)
-        /// Close the cache, unless it is closed or cannot be read, then make that durable.
+        /// Close the cache, if it is open, and commit the purge or logout.
         case end(UserCache?, Invalidation)
     }
 
@@ -217,22 +211,23 @@ struct UserState: Sendable {
             (phase, closed) = (.invalidation, cache)
             return .end(cache, invalidation)
         case .broken(let earlier, _):
-            // A log-out that is owed stays owed, whatever is asked for after it.
+            // A pending logout is not replaced by a purge.
             return .end(nil, earlier == .logout ? .logout : invalidation)
         case .unknown where invalidation == .logout:
-            // It cannot be read, so nothing of it is open: what is left is to destroy it.
+            // The login could not be read from disk, so no cache is open. It can still be destroyed.
             return .end(nil, .logout)
         case .loggedOut, .invalidation, .unknown, .stopped:
+            // An invalidation in progress cannot occur: it has the entry's lock.
             return .nothing
         }
     }
 
-    /// A log-out of one session, or of all (nil). The last one ends the cache.
+    /// A logout of one session, or of all if nil. The end of the last session ends the cache.
     mutating func logOut(_ session: OpaqueID?) -> InvalidationStep {
         guard let session else { return end(.logout) }
         switch phase {
         case .broken(.purge, _):
-            // What is left of the sessions is known only when the purge that failed is done: to be asked again then.
+            // Finishes the failed purge first; the caller then repeats the logout.
             return .end(nil, .purge)
         case .open where !sessions.subtracting([session]).isEmpty:
             var after = login
@@ -243,29 +238,29 @@ struct UserState: Sendable {
         }
     }
 
-    /// That is durable.
+    /// Records the durable end of a session.
     mutating func sessionEnded(_ session: OpaqueID, _ login: LoginRecord) {
         self.login = login
         held[session] = nil
     }
 
-    /// A connection that held a session is gone. Nil where nothing ends with it.
+    /// Handles the close of a connection that held a session. Returns nil if a session remains.
     mutating func release(_ session: OpaqueID, connection: UInt64) -> InvalidationStep? {
         guard held[session]?.remove(connection) != nil else { return nil }
         if held[session]?.isEmpty == true { held[session] = nil }
-        // While a purge is owed nothing else remembers that this session is over: the user is owed a log-out then.
+        // A held session is not on disk. If a failed purge is to be retried, a logout is retried instead, which
+        // includes it.
         return sessions.isEmpty ? end(.logout) : nil
     }
 
-    /// The log-in is over, or about to be: in either case nothing is downloaded in the user's name any more (I11).
+    /// Removes the tokens of a login that ends: no later download uses them (I11).
     mutating func endTokens() -> AccessTokenService? {
         login.tokens = LoginTokens()
         defer { service = nil }
         return service
     }
 
-    /// The ending is durable. After a purge the new generation is to be opened.
-    /// - Returns: what was left behind, and the next try, which is to be called off.
+    /// Records a durable purge or logout. Returns the closed generation to discard, and the retry timer to cancel.
     mutating func ended(_ invalidation: Invalidation) -> (closed: UserCache?, retry: (any Timer)?) {
         defer { (closed, retry) = (nil, nil) }
         if invalidation == .logout {
@@ -276,7 +271,7 @@ struct UserState: Sendable {
         return (closed, retry)
     }
 
-    /// The ending could not be made durable. Whether it is the first failure: then it is to be tried again.
+    /// Records a failed commit. Returns whether this is the first failure, which needs a retry.
     mutating func failed(_ invalidation: Invalidation, reason: String) -> Bool {
         defer { phase = .broken(invalidation, reason: reason) }
         return if case .broken = phase { false } else { true }
@@ -284,14 +279,14 @@ struct UserState: Sendable {
 
     // MARK: Memory
 
-    /// What a user who is logged in takes up, measured: 5.1 KB, and 2.1 KB for each held session of 500 bytes.
+    /// The memory of a logged-in user: 5.1 KB, and 2.1 KB for each held session with an id of 500 bytes (measured).
     func bytes(of owner: Owner, willBeLoggedIn: Bool = false) -> Int {
         guard willBeLoggedIn || isLoggedIn else { return 0 }
         let tokens = (login.tokens.access?.count ?? 0) + (login.tokens.refresh?.count ?? 0)
         let kept = login.sessions.reduce(0) { $0 + 150 + $1.count }
-        // Without the id, which the connection that holds it has as well, twice.
+        // The connection that holds the session keeps two more copies of its id.
         let held = held.reduce(0) { $0 + $1.value.count * (600 + 3 * $1.key.count) }
-        // A user's name stands with its entry and with its cache.
+        // The entry and the cache each have a copy of the user's name.
         return 5_100 + 2 * owner.user.count + tokens + kept + held
     }
 }

@@ -2,15 +2,13 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
-/// What LOGIN asks for.
+/// The arguments of LOGIN.
 public struct LoginRequest: Sendable {
     public var session: OpaqueID
-    /// The connection that the session ends with; nil for a session that outlives it.
+    /// The connection that the session ends with; nil for a durable session.
     public var heldBy: UInt64?
     public var origin: String?
-    /// Access token.
     public var token: Secret?
-    /// Refresh token, for an origin with a token endpoint.
     public var refresh: Secret?
 
     public init(
@@ -25,9 +23,9 @@ public struct LoginRequest: Sendable {
 }
 
 extension UserSessions {
-    /// Opens the owner's cache, or adds a session to it. Durable when it returns.
-    /// - Throws: `invalid` for an unknown origin, another one than the cache was opened with, or a refresh token for
-    ///   one without a token endpoint, `busy` over a limit, `noSpace` and `inputOutput` from the disk.
+    /// Opens the owner's cache or adds a session to it. Durable when it returns.
+    /// - Throws: `invalid` for an unknown origin, another origin than at the first login, or a refresh token without a
+    ///   token endpoint; `busy` over a limit; `noSpace` and `inputOutput` from the disk.
     public func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CacheFailure) {
         let settings = services.settings()
         try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
@@ -43,18 +41,18 @@ extension UserSessions {
         services.counters.count(.logins)
     }
 
-    /// The first log-in: sessions and keys are made durable, then the cache is open.
+    /// The first login: makes sessions and keys durable, then opens the cache.
     private func begin(
         _ entry: UserEntry, _ login: LoginRecord, _ request: LoginRequest, limit: Int
     ) async throws(CacheFailure) {
         let owner = entry.owner
-        try entry.takeMemory(for: login, request)
+        try entry.reserveMemory(for: login, request)
         do {
             let store = services.store
             let generationStore = try await services.lifecycle.run(for: owner.uid) {
                 guard try self.countUsers(of: owner.uid) < limit else {
                     throw CacheFailure.busy(
-                        "this uid has \(limit) users logged in, the limit users-per-uid: log one out")
+                        "limits.users-per-uid: \(limit) users are logged in; log one out")
                 }
                 return try store.commitLogin(owner, login)
             }
@@ -67,18 +65,18 @@ extension UserSessions {
         } catch {
             entry.change { $0.loginFailed() }
             let failure = CacheFailure(error)
-            // What is over the limit was never begun.
+            // Over the limit, the disk was not changed.
             if case .busy = failure {} else { users(of: owner.uid)?.forgetListing() }
             throw failure
         }
     }
 
-    /// A further session, or other tokens, for a cache that is open.
+    /// A further session or new tokens for the open cache.
     private func join(
         _ entry: UserEntry, _ cache: UserCache, _ login: LoginRecord, _ request: LoginRequest, isChanged: Bool
     ) async throws(CacheFailure) {
-        try entry.takeMemory(for: login, request)
-        // What was not kept counts no more.
+        try entry.reserveMemory(for: login, request)
+        // Corrects the reservation if the login fails.
         defer { entry.change { _ in } }
         if isChanged {
             try await save(login, of: entry.owner, on: services.lifecycle)
@@ -99,32 +97,32 @@ extension UserSessions {
         _ = epochs.next(of: entry.owner.uid)
     }
 
-    // MARK: Tokens
-
-    /// Who renews the tokens of a log-in that begins, or is found on disk; nil where nothing can be renewed.
+    /// Creates the service that refreshes the tokens of a login; nil without a refresh token.
     func tokenService(_ owner: Owner, _ tokens: LoginTokens) -> AccessTokenService? {
         guard tokens.refresh != nil else { return nil }
         let log = self.log
         return AccessTokenService(
             tokens, quotaAccount: services.budget.account(of: owner.uid), services: services,
-            keeper: .init(
-                keep: { [weak self] service throws(CacheFailure) in try await self?.keepTokens(of: service, owner) },
+            callbacks: .init(
+                store: { [weak self] service throws(CacheFailure) in try await self?.storeTokens(of: service, owner) },
                 adopt: { [weak self] service in
-                    // A cache that is being made looks itself.
+                    // A cache that is being created reads the tokens itself.
                     guard let cache = self?.entry(owner)?.cache, cache.account.service === service else { return }
                     cache.update(cache.account)
                 },
-                tell: { what, failure in
-                    log.warning("\(what)", metadata: ["uid": "\(owner.uid)", "reason": "\(failure)"])
+                log: { message, failure in
+                    log.warning("\(message)", metadata: ["uid": "\(owner.uid)", "reason": "\(failure)"])
                 }))
     }
 
     /// Makes the tokens of a service durable, with the owner's turn.
-    private func keepTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
+    private func storeTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
         try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
-            // Looked at only now: whatever was before it in the line may have brought others, or ended the log-in.
-            let kept = entry.change { state in Result { () throws(CacheFailure) in try state.keepTokens(of: service) } }
-            guard let login = try kept.get() else { return }
+            // Read only now, because an earlier turn may have brought other tokens or ended the login.
+            let record = entry.change { state in
+                Result { () throws(CacheFailure) in try state.updateTokens(from: service) }
+            }
+            guard let login = try record.get() else { return }
             try await self.save(login, of: owner, on: self.services.lifecycle)
         }
     }

@@ -2,23 +2,23 @@ import Logging
 import NIOConcurrencyHelpers
 import Synchronization
 
-/// Who is logged in. The way from an owner to the one cache that is theirs.
+/// The logged-in users. Finds the one cache of an owner.
 ///
-/// A user is looked up on disk when first named, so that a start costs the same whatever is stored.
+/// A user is looked up on disk when a request first names it, so the startup time does not depend on what is stored.
 public final class UserSessions: Sendable {
     let services: CacheServices
     let epochs: Epochs
     let log: Logger
-    /// For what a uid may do all the time.
+    /// For log lines that a uid can cause at any rate.
     public let uidLog: UIDLog
     private let directory = NIOLockedValueBox(Directory())
-    /// The most hits that ``figures(of:)`` ever told of all. A cache that ends between its looks is missing from both,
-    /// and a count that falls means a restart to whoever reads it.
-    private let hitsTold = Atomic<Int>(0)
+    /// The highest total of hits reported. A cache that ends during the count is missing from it, and a monitoring
+    /// system takes a decreasing counter for a restart.
+    private let reportedHits = Atomic<Int>(0)
 
     private struct Directory {
         var uids: [UInt32: UsersOfUID] = [:]
-        /// Shutting down: whoever is new comes too late.
+        /// Whether the daemon is stopping: no further user is looked up.
         var isStopped = false
 
         mutating func users(of uid: UInt32) -> UsersOfUID {
@@ -35,17 +35,16 @@ public final class UserSessions: Sendable {
         self.uidLog = UIDLog(log) { services.budget.account(of: $0) }
     }
 
-    // MARK: Looking up
+    // MARK: Lookup
 
-    /// The owner's cache if it is open and known: what a hit needs. Costs three locks and two look-ups.
+    /// The owner's open cache, if it is in memory: for hits. Takes three locks and two dictionary lookups.
     public func openCache(_ owner: Owner) -> UserCache? { entry(owner)?.cache }
 
-    /// What is known of an owner without a look on disk.
     func entry(_ owner: Owner) -> UserEntry? { users(of: owner.uid)?.entry(owner.user) }
 
     func users(of uid: UInt32) -> UsersOfUID? { directory.withLockedValue { $0.uids[uid] } }
 
-    /// The entries of a uid, or of all: of users that were named since the start.
+    /// The entries in memory, of one uid or of all.
     func entries(of uid: UInt32? = nil) -> [UserEntry] {
         let users = directory.withLockedValue { directory -> [UsersOfUID] in
             guard let uid else { return Array(directory.uids.values) }
@@ -54,16 +53,16 @@ public final class UserSessions: Sendable {
         return users.flatMap(\.entries)
     }
 
-    /// The owner's cache, looked up on disk if need be, after whatever is changing it has ended.
-    /// - Throws: ``CacheFailure/notLoggedIn``; `inputOutput` while a purge or log-out could not be made durable.
+    /// The owner's cache, looked up on disk if necessary. Waits for changes in progress.
+    /// - Throws: ``CacheFailure/notLoggedIn``; `inputOutput` while a purge or logout could not be made durable.
     public func cache(_ owner: Owner) async throws(CacheFailure) -> UserCache {
-        guard let cache = try await lookedUp(owner)?.cache else { throw .notLoggedIn }
+        guard let cache = try await lookUp(owner)?.cache else { throw .notLoggedIn }
         return cache
     }
 
-    /// What is known of an owner with an open cache, looked up on disk if need be.
-    private func lookedUp(_ owner: Owner) async throws(CacheFailure) -> UserState? {
-        // For what ends a user no room is needed: only for this.
+    /// The state of an owner with an open cache, looked up on disk if necessary; nil if not logged in.
+    private func lookUp(_ owner: Owner) async throws(CacheFailure) -> UserState? {
+        // Only lookups need room in the budget; a logout must work without.
         if entry(owner) == nil {
             let memory = services.budget.lease(for: owner.uid)
             guard memory.hasRoom(for: 1) else { throw .busy(memory.refusal) }
@@ -74,11 +73,10 @@ public final class UserSessions: Sendable {
         }
     }
 
-    /// What is known of a logged-in user.
     public struct Status: Sendable {
         public let usage: Usage?
         public let sessions: Int
-        /// The one that is asked: named at log-in, else the default one; nil when none is configured.
+        /// The origin named at login, otherwise the default one; nil if none is configured.
         public let origin: String?
         public let loggedInAt: Int64
         public let epoch: UInt64
@@ -86,7 +84,7 @@ public final class UserSessions: Sendable {
 
     /// Nil when not logged in.
     public func status(_ owner: Owner) async throws(CacheFailure) -> Status? {
-        guard let state = try await lookedUp(owner), let cache = state.cache else { return nil }
+        guard let state = try await lookUp(owner), let cache = state.cache else { return nil }
         return Status(
             usage: cache.usage, sessions: state.sessions.count, origin: state.login.origin ?? cache.origin?.name,
             loggedInAt: state.login.loggedInAt, epoch: cache.epoch)
@@ -94,9 +92,9 @@ public final class UserSessions: Sendable {
 
     // MARK: The users of a uid
 
-    /// The users of a uid that are logged in, also those who are owed a log-out, in no order. Blocks nobody; costs one
-    /// read per user where it is first asked for, none afterwards.
-    /// - Parameter pool: where the disk is asked.
+    /// The logged-in users of a uid, including those whose logout is pending, in no order.
+    ///
+    /// The first call reads one file per user, later calls none.
     func users(of uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) -> [OpaqueID] {
         let users = directory.withLockedValue { $0.users(of: uid) }
         defer { leave(users, uid: uid) }
@@ -106,44 +104,58 @@ public final class UserSessions: Sendable {
             })
     }
 
-    /// The uids of which somebody may be logged in: those that the disk has, and those that are known here.
-    /// - Parameter pool: where the disk is asked, in the turn of `caller`.
+    /// The uids that may have logged-in users: those on disk and those in memory.
+    /// - Parameter pool: where the disk is read, charged to `caller`.
     func uids(on pool: any BlockingPool, for caller: UInt32) async throws(CacheFailure) -> Set<UInt32> {
         Set(try await pool.run(for: caller) { try self.services.store.uids() }).union(knownUIDs)
     }
 
-    /// The uids of which somebody was named since the start, and is logged in or being worked with.
+    /// The uids that have entries in memory.
     var knownUIDs: Set<UInt32> { directory.withLockedValue { Set($0.uids.keys) } }
 
-    /// The same as one object, which all who ask share until it changes.
+    /// ``users(of:on:)`` as an object that all callers share until it changes.
     public func userList(of uid: UInt32) async throws(CacheFailure) -> UserList {
         if let known = knownUserList(of: uid) { return known }
         let users = try await users(of: uid, on: services.lifecycle)
         return UserList(users, services.budget.lease(for: uid))
     }
 
-    /// The same if the disk need not be asked.
     public func knownUserList(of uid: UInt32) -> UserList? {
         users(of: uid)?.list { services.budget.lease(for: uid) }
     }
 
-    /// How many users of a uid are logged in. Blocks where the disk has to be asked.
+    /// The number of logged-in users of a uid. May block on the disk.
     func countUsers(of uid: UInt32) throws -> Int {
         try users(of: uid)?.loggedIn?.count ?? services.store.countUsers(of: uid)
     }
 
-    /// What one uid has, or all have, as far as users were named since the start.
+    /// Statistics of one uid or of all, for the users in memory.
     public struct Figures: Sendable {
         public var openCaches = 0
         public var memoryHits = 0
-        /// Log-outs and purges that could not be made durable and are tried again.
+        /// Purges and logouts that could not be made durable and are retried.
         public var pendingInvalidations = 0
-        /// Of one uid alone: of all, the store knows.
+        /// For a single uid only; the store reports the total.
         public var usage = Usage()
+
+        public init(openCaches: Int = 0, memoryHits: Int = 0, pendingInvalidations: Int = 0, usage: Usage = Usage()) {
+            (self.openCaches, self.memoryHits) = (openCaches, memoryHits)
+            (self.pendingInvalidations, self.usage) = (pendingInvalidations, usage)
+        }
+
+        public var metrics: [Metric] {
+            [
+                Metric(
+                    "open_caches", .gauge, unit: "users", "Logged-in users that a request named since the start.",
+                    openCaches, .everyone),
+                Metric(
+                    "invalidations_pending", .gauge, unit: "users",
+                    "Logouts and purges that could not be made durable and are retried.", pendingInvalidations),
+            ]
+        }
     }
 
-    /// Costs two locks for each user.
-    /// - Parameter uid: nil for all, with the hits of caches that have ended.
+    /// - Parameter uid: nil for all uids, including the hits of caches that have ended.
     public func figures(of uid: UInt32?) -> Figures {
         let ended = uid == nil ? services.counters[.memoryHits] : 0
         var figures = entries(of: uid).reduce(into: Figures(memoryHits: ended)) { figures, entry in
@@ -153,21 +165,21 @@ public final class UserSessions: Sendable {
             figures.memoryHits += cache.memoryHits
             if uid != nil { figures.usage = figures.usage + (cache.usage ?? Usage()) }
         }
-        if uid == nil { figures.memoryHits = hitsTold.max(figures.memoryHits, ordering: .relaxed).newValue }
+        if uid == nil { figures.memoryHits = reportedHits.max(figures.memoryHits, ordering: .relaxed).newValue }
         return figures
     }
 
-    /// The last epoch of a uid's.
     public func epoch(of uid: UInt32) -> UInt64 { epochs.current(of: uid) }
 
-    // MARK: Taking a turn
+    // MARK: Changes, one at a time
 
-    /// Runs `body` when everybody who came earlier for this owner is done, with the owner looked up on disk. The phase
-    /// is then one of `open`, `loggedOut` and `broken`.
+    /// Runs `body` with the owner's lock held and the owner looked up on disk.
+    ///
+    /// The phase is then `open`, `loggedOut` or `broken`.
     /// - Parameters:
-    ///   - pool: where the disk is asked.
-    ///   - evenUnreadable: whether an owner who cannot be looked up is no error but leaves the phase `unknown`.
-    /// - Throws: `shuttingDown` once the daemon is stopping; what the look on disk throws; what `body` throws.
+    ///   - pool: where the disk is read.
+    ///   - evenUnreadable: whether `body` also runs if the lookup fails; the phase is then `unknown`.
+    /// - Throws: `shuttingDown` when the daemon is stopping; errors of the lookup and of `body`.
     func withTurn<Result: Sendable>(
         _ owner: Owner, on pool: any BlockingPool, evenUnreadable: Bool = false,
         _ body: @Sendable (UserEntry) async throws(CacheFailure) -> Result
@@ -187,7 +199,7 @@ public final class UserSessions: Sendable {
                 try await load(entry, on: pool)
             } catch  where evenUnreadable {
                 log.warning(
-                    "a log-in cannot be read; it can still be ended",
+                    "login unreadable; destroying it",
                     metadata: ["uid": "\(owner.uid)", "reason": "\(error)"])
             }
             if case .stopped = entry.phase { throw .shuttingDown }
@@ -195,10 +207,9 @@ public final class UserSessions: Sendable {
         }
     }
 
-    /// Forgets a uid of which there is nothing to know.
     private func leave(_ users: UsersOfUID, uid: UInt32) {
         guard users.isIdle else { return }
-        // Asked again where nobody can come to it.
+        // Checked again with the lock held, which every task needs to find it.
         directory.withLockedValue { directory in
             if directory.uids[uid] === users, users.isIdle { directory.uids[uid] = nil }
         }
@@ -217,17 +228,16 @@ public final class UserSessions: Sendable {
         }
     }
 
-    /// Opens a generation to everybody.
     func open(_ entry: UserEntry, _ generationStore: any GenerationStore, epoch: UInt64) {
         let account = entry.state.withLockedValue { $0.account }
         let cache = UserCache(
             owner: entry.owner, epoch: epoch, generationStore: generationStore, account: account, services: services)
         entry.change { $0.opened(cache) }
-        // A refresh may have brought tokens of another family in between, when there was no cache to adopt it.
+        // A refresh may have changed the tokens while there was no cache that could adopt them.
         cache.update(account)
     }
 
-    /// Lets nobody in any more who is not known yet. Returns those who are.
+    /// Rejects users that are not in memory yet. Returns the entries of those that are.
     func stop() -> [UserEntry] {
         directory.withLockedValue { directory in
             directory.isStopped = true
@@ -235,7 +245,7 @@ public final class UserSessions: Sendable {
         }
     }
 
-    /// What was found on disk holds from here on through loss of power (I4). Before any answer without a commit.
+    /// Call before a reply that confirms what was found on disk without a commit (I4).
     func makeDurable(_ uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) {
         try await pool.run(for: uid) { try self.services.store.makeDurable(uid) }
     }

@@ -1,32 +1,29 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The users of one uid: those who were named since the start, and all who are logged in.
+/// The users of one uid: the entries in memory, and the list of all logged-in users.
 ///
-/// Who is logged in is read from disk when it is first asked for, which costs a read for each user; log-ins and
-/// log-outs keep it right from then on. Safe from any thread, and no uid waits for the lock of another.
+/// The list is read from disk when it is first needed, which costs a read for each user; logins and logouts keep it
+/// up to date. Safe from any thread. Each uid has a lock of its own.
 final class UsersOfUID: Sendable {
     private enum Listing {
         case unread
-        /// Being read, with what has changed since that began: who logged in, and who logged out.
+        /// Being read, with the logins (true) and logouts (false) since the reading began.
         case reading([OpaqueID: Bool])
         case read(Set<OpaqueID>)
     }
 
     private struct State {
-        /// Those who were named, each with how many work with it: it stays until nobody does.
+        /// The entries in memory, each with the number of tasks that use it.
         var entries: [OpaqueID: (entry: UserEntry, workers: Int)] = [:]
         var listing = Listing.unread { didSet { list = nil } }
-        /// What ``listing`` has, once somebody asked.
+        /// ``listing`` as an object, made on demand.
         var list: UserList?
-        /// Who waits for the listing, or reads it.
         var readers = 0
     }
 
     private let reading = AsyncFIFOLock()
     private let state = NIOLockedValueBox(State())
-
-    // MARK: Those who were named
 
     func entry(_ user: OpaqueID) -> UserEntry? {
         state.withLockedValue { $0.entries[user]?.entry }
@@ -34,7 +31,7 @@ final class UsersOfUID: Sendable {
 
     var entries: [UserEntry] { state.withLockedValue { $0.entries.values.map(\.entry) } }
 
-    /// The user's entry, made if there is none, for somebody who works with it from now on.
+    /// Returns the user's entry, created if necessary, which stays in memory until ``leave(_:)``.
     func enter(_ owner: Owner, _ lease: () -> MemoryLease) -> UserEntry {
         state.withLockedValue { state in
             let entry = state.entries[owner.user]?.entry ?? UserEntry(owner: owner, memory: lease())
@@ -43,7 +40,8 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Forgets an entry that says nothing once nobody works with it, so that asking for strangers fills no memory.
+    /// Releases an entry. The entry of a user who is not logged in is removed with its last task, so that requests for
+    /// unknown users do not fill the memory.
     func leave(_ entry: UserEntry) {
         state.withLockedValue { state in
             state.entries[entry.owner.user]?.workers -= 1
@@ -52,7 +50,7 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Whether nothing would be lost with all of it.
+    /// Whether there is neither an entry nor a non-empty listing.
     var isIdle: Bool {
         state.withLockedValue { state in
             guard state.entries.isEmpty, state.readers == 0 else { return false }
@@ -60,14 +58,11 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    // MARK: Those who are logged in
-
-    /// Everybody who is logged in, also who is owed a log-out; nil while that is not known.
+    /// All logged-in users, including those whose logout is pending; nil while the list is not read.
     var loggedIn: Set<OpaqueID>? {
         state.withLockedValue { if case .read(let users) = $0.listing { users } else { nil } }
     }
 
-    /// The same as one object until it changes.
     func list(_ lease: () -> MemoryLease) -> UserList? {
         state.withLockedValue { state in
             if let list = state.list { return list }
@@ -78,7 +73,7 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Everybody who is logged in, read by `read` if it is not known. Whoever comes while it is read shares the result.
+    /// All logged-in users, read by `read` if necessary. Callers that come during the reading share its result.
     func loggedIn(read: () async throws(CacheFailure) -> [OpaqueID]) async throws(CacheFailure) -> Set<OpaqueID> {
         if let known = loggedIn { return known }
         state.withLockedValue { $0.readers += 1 }
@@ -98,9 +93,9 @@ final class UsersOfUID: Sendable {
     private func readingEnded(_ stored: [OpaqueID]) -> Set<OpaqueID> {
         state.withLockedValue { state in
             var users = Set(stored)
-            // Who is open here, being ended, or owed a log-out is logged in: LOGOUT of all must not pass over it.
+            // Users that are open, being invalidated or pending count as logged in: LOGOUT of all must include them.
             for (entry, _) in state.entries.values where entry.isLoggedIn { users.insert(entry.owner.user) }
-            // Else a log-in failed meanwhile, and whether that one is on disk was not to be known.
+            // If a login failed meanwhile, its state on disk is unknown, so the list is not kept.
             guard case .reading(let changes) = state.listing else { return users }
             for (user, isLoggedIn) in changes {
                 if isLoggedIn { users.insert(user) } else { users.remove(user) }
@@ -110,7 +105,7 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// A log-in, or a log-out, is durable.
+    /// Records a durable login or logout.
     func changed(_ user: OpaqueID, isLoggedIn: Bool) {
         state.withLockedValue { state in
             switch state.listing {
@@ -119,7 +114,7 @@ final class UsersOfUID: Sendable {
                 changes[user] = isLoggedIn
                 state.listing = .reading(changes)
             case .read(var users):
-                // Taken out, lest the set be copied for the change.
+                // Releases the enum's reference first: otherwise the change would copy the set.
                 state.listing = .unread
                 if isLoggedIn { users.insert(user) } else { users.remove(user) }
                 state.listing = .read(users)
@@ -127,31 +122,31 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// A log-in failed half-way: only the disk knows what came of it.
+    /// A login failed, perhaps after its commit: the list must be read again.
     func forgetListing() {
         state.withLockedValue { $0.listing = .unread }
     }
 }
 
-/// The users of a uid that were logged in at one moment, and the reply that says so.
+/// The users of a uid that were logged in at one moment, with the encoded reply.
 public final class UserList: Sendable {
     public let users: [OpaqueID]
     private let memory: MemoryLease
     private let kept = NIOLockedValueBox<ByteBuffer?>(nil)
 
-    /// - Parameter memory: what is kept counts there.
+    /// - Parameter memory: charged for the kept reply.
     init(_ users: [OpaqueID], _ memory: MemoryLease) {
         self.users = users
         self.memory = memory
     }
 
-    /// What `render` made of the users when this was first asked for: it costs microseconds for each ten of them, and
-    /// one uid can have ten thousand, and ask again and again. Kept if the uid has room for it.
+    /// The reply that `render` returns, kept if the account has room: rendering costs a microsecond for every few
+    /// users, and a uid with ten thousand users may request the list repeatedly.
     public func reply(_ render: ([OpaqueID]) -> ByteBuffer) -> ByteBuffer {
         kept.withLockedValue { kept in
             if let kept { return kept }
             let reply = render(users)
-            if memory.take(reply.storageCapacity) { kept = reply }
+            if memory.reserve(reply.storageCapacity) { kept = reply }
             return reply
         }
     }

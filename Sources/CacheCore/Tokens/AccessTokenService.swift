@@ -1,108 +1,100 @@
 import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// Hands out the access token of one log-in to its downloads, and renews it at the origin's token endpoint. Only a
-/// log-in with a refresh token has one.
+/// Provides the access token of one login to its downloads, and refreshes it at the origin's token endpoint. Exists
+/// only for logins with a refresh token.
 ///
-/// It lives as long as the log-in: a purge leaves it be, a log-out ends it, and the next log-in of the same user has
-/// another one that nothing of the old leads to. So what a refresh brings late reaches nobody (I3).
+/// Lives as long as the login: a purge keeps it, a logout ends it. So the result of a late refresh is discarded (I3).
 ///
-/// Safe from any thread. ``AccessTokens`` decides under the lock; what it decides is done outside.
+/// Safe from any thread. ``AccessTokens`` decides under the lock; the effects are performed outside.
 final class AccessTokenService: Sendable {
-    /// What it needs of whoever keeps log-ins.
-    struct Keeper: Sendable {
-        /// Makes ``AccessTokenService/worthKeeping`` durable, unless the log-in of that service is over.
-        let keep: @Sendable (AccessTokenService) async throws(CacheFailure) -> Void
-        /// What a refresh brought is what is shown from now on: before any download goes on with it.
+    struct Callbacks: Sendable {
+        /// Makes ``AccessTokenService/durableTokens`` durable, unless the login of that service has ended.
+        let store: @Sendable (AccessTokenService) async throws(CacheFailure) -> Void
+        /// Announces that new tokens are used from now on, before any download continues with them.
         let adopt: @Sendable (AccessTokenService) -> Void
-        /// Says in the log what went wrong.
-        let tell: @Sendable (String, CacheFailure) -> Void
+        let log: @Sendable (String, CacheFailure) -> Void
     }
 
     private struct State {
         var tokens: AccessTokens
         var request: (number: UInt64, handle: any DownloadHandle)?
-        /// Those who wait until no refresh is under way.
+        /// Callers of ``AccessTokenService/stop()`` that wait until no refresh is in flight.
         var stoppers: [CheckedContinuation<Void, Never>] = []
-        /// When tokens that could not be made durable are tried again. Never more than one such wait, however many
-        /// refreshes there are meanwhile: what it keeps is what is worth keeping by then.
+        /// The timer that retries to store tokens. One is enough, because it stores the tokens that are current then.
         var retry: (any Timer)?
     }
 
     private let state: NIOLockedValueBox<State>
     private let services: CacheServices
-    private let keeper: Keeper
+    private let callbacks: Callbacks
 
-    /// - Parameter payer: the account whose share of token requests it takes.
-    init(_ tokens: LoginTokens, quotaAccount: UInt32, services: CacheServices, keeper: Keeper) {
+    /// - Parameter quotaAccount: the account that token requests are charged to.
+    init(_ tokens: LoginTokens, quotaAccount: UInt32, services: CacheServices, callbacks: Callbacks) {
         state = NIOLockedValueBox(State(tokens: AccessTokens(tokens, quotaAccount: quotaAccount)))
         self.services = services
-        self.keeper = keeper
+        self.callbacks = callbacks
     }
 
     // MARK: For downloads
 
-    /// Gives the token to show to the origin, now or when a refresh has brought one.
+    /// Requests the token for a download, now or after a refresh.
     ///
-    /// `resolve` is called exactly once, on any thread, maybe before this returns; not any more once the handle was
-    /// cancelled, unless that came too late.
-    /// - Parameter refused: the token that the origin has just refused.
-    func ask(
-        refused: Secret? = nil, of origin: Origin,
+    /// `resolve` is called exactly once, on any thread, possibly before this returns. After the handle was cancelled,
+    /// it is not called, unless the call had already begun.
+    /// - Parameter rejected: the token that the origin has just rejected.
+    func requestToken(
+        rejected: Secret? = nil, of origin: Origin,
         resolve: @escaping @Sendable (Result<Secret?, CacheFailure>) -> Void
     ) -> any DownloadHandle {
         let now = services.time.now
         let number = state.withLockedValue { $0.tokens.nextNumber() }
         let waiter = AccessTokens.Waiter(number: number, resolve: resolve)
         let limit = services.settings().downloadsWaiting
-        change { $0.ask(waiter, refused: refused, of: origin, limit: limit, now: now) }
+        change { $0.request(waiter, rejected: rejected, of: origin, limit: limit, now: now) }
         return TokenWait(number: number, service: self)
     }
 
-    /// One download's wait for a token.
     private struct TokenWait: DownloadHandle {
         let number: UInt64
         let service: AccessTokenService
 
-        func cancel() { service.state.withLockedValue { $0.tokens.forget(number) } }
+        func cancel() { service.state.withLockedValue { $0.tokens.removeWaiter(number) } }
     }
 
-    /// The origin has refused a token that was got because it had refused another.
-    func wasRefusedToo(_ token: Secret) {
+    /// Records that the origin has rejected a token from a refresh that a rejection had caused.
+    func wasRejectedAgain(_ token: Secret) {
         let now = services.time.now
-        state.withLockedValue { $0.tokens.wasRefusedToo(token, now: now) }
+        state.withLockedValue { $0.tokens.wasRejectedAgain(token, now: now) }
     }
 
-    /// What is shown from now on, whatever its state: tokens of this family or a later one.
+    /// The current tokens. Later ones are of the same family or a later one.
     var tokens: LoginTokens { state.withLockedValue { $0.tokens.tokens } }
 
-    /// Whether no refresh is under way.
+    /// Whether no refresh is in flight.
     var isIdle: Bool { state.withLockedValue { $0.tokens.isIdle } }
 
-    // MARK: For log-in and log-out
+    // MARK: For login and logout
 
-    /// What has to be durable now; nil once the log-in is over.
-    var worthKeeping: LoginTokens? { state.withLockedValue { $0.tokens.worthKeeping } }
+    /// The tokens that must be durable; nil after the login has ended.
+    var durableTokens: LoginTokens? { state.withLockedValue { $0.tokens.durableTokens } }
 
-    /// A log-in has brought tokens, and has made them durable.
-    /// - Parameter adopt: called when they are the ones to be shown, before any download goes on with them.
+    /// Accepts the tokens of a LOGIN that are durable already.
+    /// - Parameter adopt: called when they are current, before any download continues with them.
     func logIn(access: Secret?, refresh: Secret?, adopt: () -> Void) {
         let now = services.time.now
         change(first: adopt) { $0.logIn(access: access, refresh: refresh, now: now) }
     }
 
-    /// The log-in is over.
     func end() {
         change { $0.end() }
         endRetry()
     }
 
-    /// Milliseconds that ``stop()`` takes at most.
     private static var longestStop: Int64 { 5_000 }
 
-    /// Begins no refresh any more, and returns when the one under way has ended and what it brought is durable: else a
-    /// refresh token would be lost that the endpoint has just put in the place of the old one. An endpoint that does
-    /// not answer keeps a daemon from stopping for ``longestStop`` at most.
+    /// Starts no more refreshes, and returns when the one in flight has ended and its tokens are durable. Otherwise a
+    /// refresh token that the endpoint has just issued would be lost. Waits for ``longestStop`` at most.
     func stop() async {
         guard state.withLockedValue({ $0.tokens.stop() }) == false else { return }
         let limit = services.time.after(milliseconds: Self.longestStop) {
@@ -122,7 +114,7 @@ final class AccessTokenService: Sendable {
         limit.cancel()
     }
 
-    // MARK: Doing what was decided
+    // MARK: Effects
 
     private func change(first: () -> Void = {}, _ body: (inout AccessTokens) -> [AccessTokens.Effect]) {
         let (effects, stoppers) = state.withLockedValue { state in
@@ -134,9 +126,9 @@ final class AccessTokenService: Sendable {
         first()
         for effect in effects {
             switch effect {
-            case .answer(let waiter, let result): waiter.resolve(result)
+            case .resolve(let waiter, let result): waiter.resolve(result)
             case .request(let number, let request): send(request, number)
-            case .keep(let number): keep(number)
+            case .store(let number): store(number)
             case .cancel(let number): cancel(number)
             }
         }
@@ -158,22 +150,22 @@ final class AccessTokenService: Sendable {
         if isLate { handle.cancel() }
     }
 
-    private func ended(_ number: UInt64, _ outcome: Result<TokenGrant, TransferFailure>) {
+    private func ended(_ number: UInt64, _ outcome: Result<TokenGrant, FetchFailure>) {
         guard state.withLockedValue({ $0.tokens.isRequesting(number) }) else { return }
         switch outcome {
         case .success:
             services.counters.count(.tokenRefreshes)
-        case .failure(.notAsked):
-            // The fetcher has told when the breaker opened.
+        case .failure(let failure) where failure.kind == .circuitOpen:
+            // The fetcher logged that the circuit breaker opened.
             break
         case .failure(let failure):
             services.counters.count(.tokenRefreshFailures)
-            keeper.tell("an access token could not be renewed", CacheFailure(failure))
+            callbacks.log("token refresh failed", CacheFailure(failure))
         }
         let now = services.time.now
         change { $0.ended(number, outcome, now: now) }
-        // It holds the refresh token that was sent and the client's secret (I11). Only now, since until it is told that
-        // the request has ended the machine lets it be put there.
+        // The handle holds the refresh token and the client's secret (I11). It is released after ``ended(_:_:now:)``,
+        // because until then ``send(_:_:)`` may still store it.
         state.withLockedValue { state in
             if state.request?.number == number { state.request = nil }
         }
@@ -190,35 +182,34 @@ final class AccessTokenService: Sendable {
 
     // MARK: Making tokens durable
 
-    private func keep(_ number: UInt64) {
+    private func store(_ number: UInt64) {
         Task(executorPreference: services.tasks) { [self] in
             do throws(CacheFailure) {
-                try await keeper.keep(self)
+                try await callbacks.store(self)
                 endRetry()
             } catch {
-                // The new tokens are the only good ones there are: they are used, and kept as soon as the disk can.
-                keeper.tell("renewed tokens could not be made durable; it is tried again", error)
-                keepLater(attempt: 1)
+                // The old tokens may be invalid by now, so the new ones are used nevertheless.
+                callbacks.log("cannot store refreshed tokens; retrying", error)
+                storeLater(attempt: 1)
             }
-            change(first: { keeper.adopt(self) }) { $0.kept(number) }
+            change(first: { callbacks.adopt(self) }) { $0.stored(number) }
         }
     }
 
-    /// Milliseconds before tokens that could not be made durable are tried again.
     private static let backoff = Backoff(base: 1_000, most: 60_000)
 
-    private func keepLater(attempt: Int) {
+    private func storeLater(attempt: Int) {
         state.withLockedValue { state in
-            guard state.retry == nil, state.tokens.worthKeeping != nil else { return }
+            guard state.retry == nil, state.tokens.durableTokens != nil else { return }
             state.retry = services.time.after(milliseconds: Self.backoff.ceiling(attempt: attempt)) { [weak self] in
                 guard let self else { return }
                 self.state.withLockedValue { $0.retry = nil }
-                guard worthKeeping != nil else { return }
+                guard durableTokens != nil else { return }
                 Task(executorPreference: services.tasks) {
                     do throws(CacheFailure) {
-                        try await self.keeper.keep(self)
+                        try await self.callbacks.store(self)
                     } catch {
-                        self.keepLater(attempt: attempt + 1)
+                        self.storeLater(attempt: attempt + 1)
                     }
                 }
             }

@@ -2,16 +2,15 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 extension UserCache {
-    /// Stores an image that a client already has. Blocks on the disk: call it on a pool.
+    /// Stores an image from a client. Blocks on the disk: call it on a pool.
     ///
-    /// It wins over every download of the image key that began before it is on disk; their waiters get its image (I7). Room
-    /// is made for it behind that, which may take long.
+    /// Supersedes every download of the image key that began earlier; waiters of those downloads get the image (I7).
     /// - Parameter timeToLive: seconds; nil for an image that stays fresh until it is replaced, purged or evicted.
-    /// - Throws: ``CacheFailure/cancelled`` when a purge or log-out overtook it, `shuttingDown` when the stop did;
+    /// - Throws: ``CacheFailure/cancelled`` if a purge or logout overtook it, `shuttingDown` if the daemon's stop did;
     ///   `badImage`, `tooLarge`, `noSpace`, `inputOutput`.
     public func put(_ imageKey: ImageKey, _ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) {
         let imageKey = imageKey.detached()
-        let image = try judge(bytes, timeToLive: timeToLive)
+        let image = try checkedImage(bytes, timeToLive: timeToLive)
         let sequence: UInt64? = state.withLockedValue { $0.isOpen ? $0.coordinator.putBegan(imageKey) : nil }
         guard let sequence else { throw invalidation }
         defer { state.withLockedValue { $0.coordinator.putEnded(imageKey) } }
@@ -19,7 +18,7 @@ extension UserCache {
         var verdict = PendingPuts.Verdict.cancelled
         var change: Change?
         do {
-            // Whatever becomes of the write: an ending waits for it.
+            // Also if the write throws: an invalidation waits for the change.
             defer { change.map(finish) }
             _ = try generationStore.write(
                 imageKey, image,
@@ -32,7 +31,7 @@ extension UserCache {
                 committed: {
                     change = begin { state in
                         guard state.isOpen else { return Consequences() }
-                        state.invalidateLookups(of: imageKey.profile)
+                        state.invalidateLookups()
                         let effects = state.coordinator.putCommitted(
                             imageKey, sequence: sequence, image, now: services.time.now)
                         return Consequences(effects: effects, memory: remember(image, in: imageKey, &state))
@@ -49,13 +48,12 @@ extension UserCache {
         if change != nil { services.disk.submit(for: owner.uid) { self.generationStore.makeRoom(keeping: imageKey) } }
     }
 
-    /// What whoever came too late is told: that a purge or log-out overtook it, or that the daemon is stopping.
     private var invalidation: CacheFailure { state.withLockedValue { $0.invalidation } ?? .cancelled }
 
-    private func judge(_ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) -> Image {
+    private func checkedImage(_ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) -> Image {
         let settings = services.settings()
         guard bytes.readableBytes <= settings.imageLimit else {
-            throw .tooLarge("the image has \(bytes.readableBytes) bytes, over the limit of \(settings.imageLimit)")
+            throw .tooLarge("the image has \(bytes.readableBytes) bytes; the limit is \(settings.imageLimit)")
         }
         let shape: ImageShape
         do {

@@ -1,73 +1,77 @@
+import ImageOptions
 import NIOConcurrencyHelpers
 import NIOCore
 
-// Pictures in other sizes than the origin gives. `RequestCoordinator+Renditions.swift` says what follows from what.
+// Renditions: which image key holds the source, the request for the source, and the rendering.
+// `RequestCoordinator+Renditions.swift` decides what follows from each step.
 
-extension UserCache {
-    /// The image key whose image is made into what this one is to hold; nil where that is asked of the origin.
-    func source(of imageKey: ImageKey, _ origin: Origin?) -> ImageKey? {
-        guard imageKey.code != 0 else { return nil }
+extension RenditionPolicy {
+    /// The image key from whose image that of `imageKey` is rendered; nil if it is requested from the origin.
+    static func source(of imageKey: ImageKey, _ origin: Origin?) -> ImageKey? {
+        guard !imageKey.isUnsized else { return nil }
         let unsized = ImageKey(profile: imageKey.profile)
-        let ofItsSize = imageKey.style == .plain ? nil : ImageKey(profile: imageKey.profile, size: imageKey.size)
-        guard let origin else { return services.renderer == nil ? nil : unsized }
+        // FIT and FORMAT convert the origin's image of that size.
+        let ofSameSize = imageKey.isPlain ? nil : ImageKey(profile: imageKey.profile, size: imageKey.size)
+        guard let origin else { return unsized }
         return switch origin.renditions {
         case .always: unsized
-        case .auto: origin.hasSizes ? ofItsSize : unsized
-        // Nothing is made: the picture of that size is served.
-        case .never: ofItsSize
+        case .auto: origin.hasSizes ? ofSameSize : unsized
+        // Nothing is rendered: the origin's image of that size is served.
+        case .never: ofSameSize
         }
     }
+}
 
-    /// The image key of no size, where an image was PUT there and the image key itself holds none that is fresh: it is the source
-    /// of every size, whatever the origin has. Blocks on the disk.
+extension UserCache {
+    /// The image key without size, if an image was PUT there and `imageKey` holds no fresh image of its own: it is the
+    /// source of every size. Blocks on the disk.
     func putSource(of imageKey: ImageKey, held: Image?, now: Int64) -> ImageKey? {
         let isAnswer = held.map { $0.record.rendered == nil && $0.record.freshness.isFresh(at: now) } ?? false
-        guard imageKey.size > 0, services.renderer != nil, !isAnswer, let origin,
-            origin.renditions != .never, source(of: imageKey, origin) == nil
+        guard imageKey.size > 0, !isAnswer, let origin, origin.renditions != .never,
+            RenditionPolicy.source(of: imageKey, origin) == nil
         else { return nil }
         let unsized = ImageKey(profile: imageKey.profile)
-        return self.held(unsized)?.record.provenance == .put ? unsized : nil
+        return storedImage(unsized)?.record.provenance == .put ? unsized : nil
     }
 
-    /// What an image key holds: from memory, else from disk, for which it blocks.
-    private func held(_ imageKey: ImageKey) -> Image? {
-        let (inMemory, isGone) = state.withLockedValue { state in
+    private func storedImage(_ imageKey: ImageKey) -> Image? {
+        let (inMemory, isRemoved) = state.withLockedValue { state in
             (
                 state.coordinator.storing(imageKey)?.image ?? state.memory[imageKey]?.served.image,
-                state.beingRemoved.contains(imageKey.profile) || state.coordinator.activity[imageKey]?.dropping != nil
+                state.beingRemoved.contains(imageKey.profile) || state.coordinator.flights[imageKey]?.dropping != nil
             )
         }
-        if inMemory != nil || isGone { return inMemory }
+        if inMemory != nil || isRemoved { return inMemory }
         do {
             return try generationStore.read(imageKey, framing: services.framing)
         } catch {
-            // Closed under our feet: whoever waits has been answered by what closed it.
+            // The store was closed; the invalidation has resolved the waiters.
             return nil
         }
     }
 
-    /// A rendition that was found on disk with what is known of its source now; nil where the source's image key holds
-    /// another picture, or that cannot be told without waiting.
-    func withSource(_ rendition: Image, in imageKey: ImageKey) -> Image? {
-        let source = self.source(of: imageKey, origin) ?? ImageKey(profile: imageKey.profile)
-        let (inMemory, mayLook) = state.withLockedValue { state in
-            (state.memory[source]?.served.image, state.mayLookAtDisk(source, now: services.time.now))
+    /// A rendition read from disk, with the current record of its source. Nil if the source's image key holds another
+    /// image, or if that cannot be told without blocking.
+    func withCurrentSource(_ rendition: Image, in imageKey: ImageKey) -> Image? {
+        let source = RenditionPolicy.source(of: imageKey, origin) ?? ImageKey(profile: imageKey.profile)
+        let (inMemory, mayRead) = state.withLockedValue { state in
+            (state.memory[source]?.served.image, state.mayReadFromDisk(source, now: services.time.now))
         }
         var image = inMemory
-        if image == nil, mayLook,
+        // A source that is a rendition itself would need the same check.
+        if image == nil, mayRead,
             case .image(let found) = generationStore.readCached(source, framing: services.framing),
             found.record.rendered == nil
         {
-            // Of one that was made itself nobody knows here whether its own source is still the same.
             image = found
         }
         guard let image, image.record.digest == rendition.record.rendered else { return nil }
         return image.rendition(rendition.bytes, shape: rendition.record.shape, digest: rendition.record.digest)
     }
 
-    /// Asks for the source as for any image.
-    func findSource(_ flight: FlightID, _ query: ImageQuery) {
-        guard state.withLockedValue({ $0.coordinator.isUnderWay(flight) }) else { return }
+    /// Requests the source as a GET would.
+    func requestSource(_ flight: FlightID, _ query: ImageQuery) {
+        guard state.withLockedValue({ $0.coordinator.flights.isCurrent(flight) }) else { return }
         let inner = get(query) { [self] outcome in
             let route = self.route(for: flight.imageKey, held: nil)
             let now = services.time.now
@@ -76,7 +80,7 @@ extension UserCache {
                 return consequences(of: end, in: flight.imageKey, &state)
             }
         }
-        if !state.withLockedValue({ $0.coordinator.sourceAsked(flight, by: inner) }) { leave(inner) }
+        if !state.withLockedValue({ $0.coordinator.sourceRequested(flight, by: inner) }) { leave(inner) }
     }
 
     private func consequences(
@@ -86,53 +90,50 @@ extension UserCache {
         return Consequences(effects: end.effects, memory: remember(image, in: imageKey, &state))
     }
 
-    /// Has a picture made, elsewhere.
     func render(_ flight: FlightID, _ source: Image) {
         let settings = services.settings()
         let (shape, imageKey) = (source.record.shape, flight.imageKey)
         guard let renderer = services.renderer, origin?.renditions != .never else {
-            return rendered(flight, source, .failure(.notMade))
+            return renderEnded(flight, source, .failure(.notMade))
         }
         guard Int(shape.width) * Int(shape.height) <= settings.renditionPixels else {
-            return rendered(flight, source, .failure(.badPicture))
+            return renderEnded(flight, source, .failure(.unreadableImage))
         }
-        // While it waits for its turn it is in memory on behalf of who asked.
+        // While it is queued, the source counts against the account's memory.
         let lease = services.budget.lease(for: owner.uid)
-        guard lease.take(source.bytes.storage + Self.costOfWaiting) else {
-            return rendered(flight, source, .failure(.unavailable))
+        guard lease.reserve(source.bytes.storage + Self.costOfQueuing) else {
+            return renderEnded(flight, source, .failure(.unavailable))
         }
-        let wish = RenditionOptions(
-            side: imageKey.size, style: imageKey.style, mostPixels: settings.renditionPixels,
-            mostBytes: settings.imageLimit)
+        let options = RenditionOptions(
+            size: imageKey.imageSize, mostPixels: settings.renditionPixels, mostBytes: settings.imageLimit)
         renderer.render(
-            source.bytes.image, wish, for: owner.uid,
+            source.bytes.image, options, for: owner.uid,
             isWanted: { [self] in state.withLockedValue { $0.coordinator.beginRender(flight) } },
             onEnd: { [self] result in
                 lease.set(to: 0)
-                rendered(flight, source, result.flatMap { image($0, from: source, wish) })
+                renderEnded(flight, source, result.flatMap { image($0, from: source, options) })
             })
     }
 
-    /// Bytes that a picture takes beside itself while it waits for its turn.
-    private static var costOfWaiting: Int { 2 << 10 }
+    private static var costOfQueuing: Int { 2 << 10 }
 
-    /// Judges what came: whoever made it may have been taken over by the picture.
+    /// Checks the rendition: a malicious image may control the worker that made it.
     private func image(
-        _ bytes: ByteBuffer, from source: Image, _ wish: RenditionOptions
+        _ bytes: ByteBuffer, from source: Image, _ options: RenditionOptions
     ) -> Result<Image, RenditionFailure> {
-        guard bytes.readableBytes <= wish.mostBytes else { return .failure(.badPicture) }
+        guard bytes.readableBytes <= options.mostBytes else { return .failure(.unreadableImage) }
         let shape: ImageShape
         do {
-            shape = try ImageSniffer.sniff(bytes, maximumDimension: Int(wish.side))
+            shape = try ImageSniffer.sniff(bytes, maximumDimension: options.size.pixels)
         } catch {
-            return .failure(.badPicture)
+            return .failure(.unreadableImage)
         }
-        guard wish.style.format.allows(shape.kind) else { return .failure(.badPicture) }
+        guard options.size.format.allows(shape.kind) else { return .failure(.unreadableImage) }
         let framed = ImageBytes(copying: bytes, framing: services.framing)
         return .success(source.rendition(framed, shape: shape, digest: services.store.digest(of: bytes)))
     }
 
-    private func rendered(_ flight: FlightID, _ source: Image, _ result: Result<Image, RenditionFailure>) {
+    private func renderEnded(_ flight: FlightID, _ source: Image, _ result: Result<Image, RenditionFailure>) {
         let now = services.time.now
         change { state in
             guard let end = state.coordinator.renderEnded(flight, result, now: now) else { return Consequences() }
@@ -145,15 +146,15 @@ extension UserCache {
         }
     }
 
-    /// Keeps a profile from filling the disk with its sizes. Blocks on the disk.
+    /// Removes the least recently used renditions of a profile beyond the limit. Blocks on the disk.
     func trimRenditions(keeping imageKey: ImageKey) {
         do {
             try generationStore.trimRenditions(
                 of: imageKey.profile, keeping: imageKey, most: services.settings().renditionsPerProfile)
         } catch StoreError.closed {
-            // All of it is going.
+            // The whole generation is being removed.
         } catch {
-            // There are some too many of them until the next is made.
+            // The next rendition of the profile tries again.
             services.counters.count(.storeFailures)
         }
     }

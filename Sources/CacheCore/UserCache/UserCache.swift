@@ -3,81 +3,18 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// One generation of one user's cache: the scope itself.
+/// One generation of one user's cache.
 ///
-/// It is made by a log-in or a purge, is handed to whoever works for that user, and is the only thing that knows the
-/// generation's store. A purge replaces the object, a log-out closes it. Late work still holds the old one: its keys
-/// are wiped, its flights are gone, and nothing in it leads to the new one. That is I3 by construction.
+/// A login or a purge creates it with a store of its own. A purge replaces the object, a logout closes it. Late work
+/// still holds the old object: its keys are wiped, its flights have ended, and nothing in it leads to the new one (I3).
 ///
-/// Safe from any thread. The lock is never held across a system call or a callback.
+/// The methods stand in the order in which a GET meets them: memory, disk, then ``RequestCoordinator``, which decides,
+/// and its effects. Safe from any thread. The lock is never held across a system call or a callback.
 public final class UserCache: Sendable {
-    struct State {
-        /// Why there is no new work any more; nil while the cache is open.
-        var invalidation: CacheFailure?
-        /// What the user logged in with; may change while the cache is open.
-        var account: Account
-        var memory = MemoryTable()
-        var memoryHits = 0
-        var coordinator: RequestCoordinator
-        /// Answers that were decided under the lock and are on their way to whoever asked, outside it. An ending that
-        /// did not wait for them could be overtaken: the image would arrive behind the receipt (I3). They never block.
-        private(set) var deliveries = DrainGroup()
-
-        /// Counts an answer among those on their way, until `leave()` is called for it.
-        mutating func beginDelivery() -> DrainGroup {
-            // Never closed: who drains it has replaced it before.
-            _ = deliveries.enter()
-            return deliveries
-        }
-
-        /// The answers on their way, for an ending to wait for; those decided later hold up nobody.
-        mutating func replaceDeliveries() -> DrainGroup {
-            defer { deliveries = DrainGroup() }
-            return deliveries
-        }
-
-        /// Grows when an image that was read from disk before may no longer be the one to serve.
-        private(set) var invalidations: UInt64 = 0
-        var largerLookups = LargerLookups()
-        /// Profiles whose entries are being removed. What of them is still on disk is gone: so a purge happens for all
-        /// at once, and whoever finds nothing may have it downloaded anew.
-        var beingRemoved: Set<OpaqueID> = []
-        var warming: WarmingList
-
-        /// An image of a profile has come, or has gone.
-        mutating func invalidateLookups(of profile: OpaqueID) {
-            invalidations += 1
-            largerLookups.invalidate(profile)
-        }
-
-        var isOpen: Bool { invalidation == nil }
-
-        /// The entry of an image key if it is fresh and came from the URL, if one is named; marks it as used.
-        fileprivate mutating func useFresh(_ imageKey: ImageKey, url: String?, now: Int64) -> MemoryEntry? {
-            guard let entry = memory[imageKey], entry.freshness.state(at: now) == .fresh else { return nil }
-            if let family = entry.tokenFamily, family != coordinator.tokenFamily { return nil }
-            if let url, entry.served.image.record.provenance != .url(url) { return nil }
-            entry.markUsed()
-            memoryHits += 1
-            return entry
-        }
-    }
-
-    /// Where a user's images come from.
-    struct Account: Sendable {
-        /// Nil for the default origin.
-        var origin: String?
-        /// What the log-in brought. With a refresh token ``service`` has what is shown now.
-        var tokens = LoginTokens()
-        /// Renews the access token, where it can be; shared with the user's next cache, should this one be purged.
-        var service: AccessTokenService?
-
-        /// See ``LoginTokens/family``.
-        var family: UInt32 { (service?.tokens ?? tokens).family }
-    }
+    typealias Route = RequestCoordinator.Route
 
     public let owner: Owner
-    /// Grows with every log-in and purge of the uid.
+    /// The uid's epoch when this generation was opened.
     public let epoch: UInt64
     let generationStore: any GenerationStore
     let services: CacheServices
@@ -94,10 +31,72 @@ public final class UserCache: Sendable {
         self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator, warming: warming))
     }
 
-    /// The account that what is shared out is shared out to: of all the uids that it may use (F80).
+    private static func negativeCache(_ owner: Owner, _ services: CacheServices) -> NegativeCache {
+        NegativeCache(limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
+    }
+
+    struct State {
+        /// Why the cache accepts no new work; nil while it is open.
+        var invalidation: CacheFailure?
+        var account: Account
+        var memory = MemoryTable()
+        var memoryHits = 0
+        var coordinator: RequestCoordinator
+        /// Incremented when a stored image changes. A ``DiskLookup`` with an older value is void.
+        private(set) var invalidations: UInt64 = 0
+        /// Profiles whose entries are being removed. They count as missing, so that a purge takes effect at once.
+        var beingRemoved: Set<OpaqueID> = []
+        var warming: WarmingList
+        /// Results decided under the lock that are being delivered outside it. An invalidation waits for them:
+        /// otherwise an image could arrive after the receipt (I3). Deliveries never block.
+        private(set) var deliveries = DrainGroup()
+
+        init(account: Account, coordinator: RequestCoordinator, warming: WarmingList) {
+            (self.account, self.coordinator, self.warming) = (account, coordinator, warming)
+        }
+
+        var isOpen: Bool { invalidation == nil }
+
+        mutating func invalidateLookups() { invalidations += 1 }
+
+        /// Counts a delivery until `leave()` is called on the result.
+        mutating func beginDelivery() -> DrainGroup {
+            // Never closed: draining replaces it first.
+            _ = deliveries.enter()
+            return deliveries
+        }
+
+        /// Returns the deliveries in progress, to wait for.
+        mutating func replaceDeliveries() -> DrainGroup {
+            defer { deliveries = DrainGroup() }
+            return deliveries
+        }
+    }
+
+    struct Account: Sendable {
+        /// Nil for the default origin.
+        var origin: String?
+        /// The tokens of the login. With a refresh token, ``service`` has the current ones.
+        var tokens = LoginTokens()
+        /// Refreshes the access token, if possible; a purge hands it on to the next cache.
+        var service: AccessTokenService?
+
+        /// See ``LoginTokens/family``.
+        var family: UInt32 { (service?.tokens ?? tokens).family }
+    }
+
+    var account: Account { state.withLockedValue { $0.account } }
+    var isOpen: Bool { state.withLockedValue { $0.isOpen } }
+    var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
+
     var quotaAccount: UInt32 { services.budget.account(of: owner.uid) }
 
-    /// Whether this is the cache of a user of that name.
+    var origin: Origin? { origin(of: account) }
+
+    func origin(of account: Account) -> Origin? {
+        services.settings().origins[account.origin ?? "default"]
+    }
+
     public func isOf(user name: UnsafeRawBufferPointer) -> Bool {
         owner.user.withBytes { own in
             guard own.count == name.count, let one = own.baseAddress, let two = name.baseAddress else { return false }
@@ -105,95 +104,16 @@ public final class UserCache: Sendable {
         }
     }
 
-    // MARK: GET
-
-    /// The image in memory, when it is fresh and the one asked for: the whole of a hit. Costs one lock and one look-up.
-    public func hit(_ imageKey: ImageKey, url: String? = nil) -> ServedImage? {
-        let now = services.time.now
-        return state.withLockedValue { $0.useFresh(imageKey, url: url, now: now)?.served }
-    }
-
-    /// The reply, ready to be sent, with the image in memory when that is fresh: ``hit(_:url:)`` for whoever wants
-    /// nothing but the image, without a copy of all that is known of it.
-    public func readyReply(_ imageKey: ImageKey) -> ByteBuffer? {
-        let now = services.time.now
-        return state.withLockedValue { $0.useFresh(imageKey, url: nil, now: now)?.served.image.bytes.framed }
-    }
-
-    /// Answers a GET that ``hit(_:url:)`` did not: from disk, from a download under way, or from one of its own.
-    ///
-    /// `resolve` is called exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the
-    /// answer was on its way already. It must not block: an ending waits for it.
-    /// - Parameter lookup: what ``lookAtDisk(_:)`` has just seen.
-    /// - Returns: the name under which the request waits.
-    @discardableResult
-    public func get(
-        _ query: ImageQuery, after lookup: DiskLookup? = nil, resolve: @escaping @Sendable (GetOutcome) -> Void
-    ) -> WaiterID {
-        // The image key's bytes live as long as the caller's request; what waits keeps its own.
-        let query = query.detached()
-        let (id, held) = state.withLockedValue { state in
-            let id = WaiterID(number: state.coordinator.nextNumber())
-            let held = state.coordinator.storing(query.imageKey) ?? state.memory[query.imageKey]?.served
-            return (id, held.flatMap { state.coordinator.suits($0.image) ? $0 : nil })
-        }
-        let waiter = Waiter(id: id, query: query, resolve: resolve)
-        let route = self.route(for: query.imageKey, held: held?.image)
-        let now = services.time.now
-        change { state in
-            if let invalidation = state.invalidation {
-                return Consequences(effects: [.answer(waiter, .failure(invalidation))])
-            }
-            let memory = state.memory[query.imageKey]?.served
-            // What was seen before something changed is worth nothing (I3, I7).
-            let effects = state.coordinator.get(
-                waiter, memory: memory, diskIsEmpty: isStillEmpty(lookup, state), route: route, now: now)
-            return Consequences(effects: effects)
-        }
-        return id
-    }
-
-    /// The waiter is gone. The last one out leaves the download a grace of 5 s for those who come back.
-    public func leave(_ waiter: WaiterID) {
-        change { Consequences(effects: $0.coordinator.leave(waiter)) }
-    }
-
-    /// The waiter has waited as long as it wanted to: it is answered now, with TIMEOUT or what is held.
-    public func expire(_ waiter: WaiterID) {
-        change { Consequences(effects: $0.coordinator.expire(waiter)) }
-    }
-
-    /// Milliseconds that a request waits when it does not say how long.
-    public var defaultWait: Int64 { origin?.timeout ?? 4_000 }
-
-    /// Judges a URL that a client named.
-    public func target(of imageKey: ImageKey, url: String) throws(CacheFailure) -> DownloadTarget {
-        guard let origin else {
-            throw .denied("no origin is configured for this user, so no URL may be named")
-        }
-        return try services.fetcher.target(origin: origin, user: owner.user, imageKey: imageKey, url: url)
-    }
-
-    // MARK: What is held
-
-    /// The images held on disk; nil while they are not yet counted after a start.
+    /// The images on disk; nil until they are counted after a start.
     public var usage: Usage? { generationStore.usage }
 
-    var isOpen: Bool { state.withLockedValue { $0.isOpen } }
-
-    var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
-
-    private static func negativeCache(_ owner: Owner, _ services: CacheServices) -> NegativeCache {
-        NegativeCache(limit: services.settings().negativeEntries, memory: services.budget.lease(for: owner.uid))
-    }
-
-    /// Other tokens may be shown from now on. What is known to be missing was missing for those that were shown before.
+    /// Sets the origin and tokens. Other tokens void the negative entries.
     func update(_ account: Account) {
         let none = Self.negativeCache(owner, services)
-        // What is forgotten is given up when the lock is let go.
+        // The old negative cache is released after the lock.
         _ = state.withLockedValue { state -> NegativeCache? in
             state.account = account
-            // Read here, so that of two that come at once neither leaves what the tokens no longer are.
+            // Read under the lock: of two concurrent calls, the last one sets both account and family.
             let family = account.family
             guard state.coordinator.tokenFamily != family else { return nil }
             defer { state.coordinator.negativeCache = none }
@@ -202,32 +122,328 @@ public final class UserCache: Sendable {
         }
     }
 
-    var account: Account { state.withLockedValue { $0.account } }
+    // MARK: GET from memory
 
-    /// The user's origin as it is configured now.
-    var origin: Origin? { origin(of: account) }
-
-    func origin(of account: Account) -> Origin? {
-        services.settings().origins[account.origin ?? "default"]
+    /// Returns the fresh image in memory; with `url`, only an image downloaded from it. Costs one lock and one lookup.
+    public func hit(_ imageKey: ImageKey, url: String? = nil) -> ServedImage? {
+        let now = services.time.now
+        return state.withLockedValue { $0.freshEntry(imageKey, url: url, now: now)?.served }
     }
-}
 
-// MARK: - In memory
+    /// The framed reply of ``hit(_:url:)``, without a copy of the image's record.
+    public func readyReply(_ imageKey: ImageKey) -> ByteBuffer? {
+        let now = services.time.now
+        return state.withLockedValue { $0.freshEntry(imageKey, url: nil, now: now)?.served.image.bytes.framed }
+    }
 
-// Entries are found here, under the cache's own lock; the tier only decides which go. It is told of changes after the
-// lock is let go, since it calls back with its own.
-extension UserCache {
-    /// What the tier is to be told.
+    // MARK: GET from the page cache
+
+    /// Reads from disk without blocking, if the kernel has the entry in memory. Call it after ``hit(_:url:)``; if it
+    /// returns no image, pass its result to ``get(_:after:resolve:)``.
+    ///
+    /// A purge, PUT or download that changes an image meanwhile voids the lookup (I3, I7).
+    public func lookUpOnDisk(_ query: ImageQuery) -> DiskLookup {
+        let imageKey = query.imageKey
+        let now = services.time.now
+        let before = state.withLockedValue { $0.mayReadFromDisk(imageKey, now: now) ? $0.invalidations : nil }
+        guard let before else { return DiskLookup(image: nil, cache: self, invalidations: nil) }
+        switch generationStore.readCached(imageKey, framing: services.framing) {
+        case .nothing: return DiskLookup(image: nil, cache: self, invalidations: before)
+        case .image(let found):
+            let found = found.record.rendered == nil ? found : withCurrentSource(found, in: imageKey)
+            guard let found, query.accepts(found), found.record.freshness.state(at: now) == .fresh else { break }
+            return DiskLookup(image: serve(found, from: imageKey, before, now: now), cache: self, invalidations: nil)
+        case .unknown: break
+        }
+        return DiskLookup(image: nil, cache: self, invalidations: nil)
+    }
+
+    /// Puts the image into memory; nil if a stored image has changed since the lookup.
+    private func serve(_ image: Image, from imageKey: ImageKey, _ before: UInt64, now: Int64) -> ServedImage? {
+        let kept = services.memory.admits(image) ? imageKey.detached() : nil
+        let change = state.withLockedValue { state -> MemoryChange? in
+            guard state.isOpen, state.invalidations == before, state.coordinator.suits(image) else { return nil }
+            return kept.map { remember(image, in: $0, &state) } ?? MemoryChange()
+        }
+        guard let change else { return nil }
+        if kept != nil { apply(change) }
+        services.counters.count(.diskHits)
+        return ServedImage(image, from: .disk, at: now)
+    }
+
+    // MARK: GET that waits
+
+    /// Milliseconds that a request waits by default.
+    public var defaultWait: Int64 { origin?.timeout ?? 4_000 }
+
+    /// Checks a URL that a client named.
+    public func target(of imageKey: ImageKey, url: String) throws(CacheFailure) -> DownloadTarget {
+        guard let origin else {
+            throw .denied("URL needs an origin, and none is configured for this user")
+        }
+        return try services.fetcher.target(origin: origin, user: owner.user, imageKey: imageKey, url: url)
+    }
+
+    /// Resolves a GET from memory or negative entries, or else lets it join flights.
+    ///
+    /// The first is a `.read` flight, skipped if `lookup` proves that nothing is stored; a `.download` flight follows
+    /// if needed. A rendition waits for a `.source` flight instead, then for a `.render` flight.
+    ///
+    /// Calls `resolve` exactly once, on any thread, maybe before this returns; after ``leave(_:)`` only if the result
+    /// was being delivered already. `resolve` must not block: invalidations wait for it.
+    /// - Parameter lookup: the result of ``lookUpOnDisk(_:)``.
+    @discardableResult
+    public func get(
+        _ query: ImageQuery, after lookup: DiskLookup? = nil,
+        resolve: @escaping @Sendable (Result<ServedImage?, CacheFailure>) -> Void
+    ) -> WaiterID {
+        // The image key's bytes belong to the request.
+        let query = query.detached()
+        // The route depends on the image held and is computed without the lock; the change below decides.
+        let (id, held) = state.withLockedValue { state in
+            let id = WaiterID(number: state.coordinator.flights.nextNumber())
+            let held = state.coordinator.storing(query.imageKey) ?? state.memory[query.imageKey]?.served
+            return (id, held.flatMap { state.coordinator.suits($0.image) ? $0 : nil })
+        }
+        let waiter = Waiter(id: id, query: query, resolve: resolve)
+        let route = self.route(for: query.imageKey, held: held?.image)
+        let now = services.time.now
+        change { state in
+            if let invalidation = state.invalidation {
+                return Consequences(effects: [.resolve(waiter, .failure(invalidation))])
+            }
+            let memory = state.memory[query.imageKey]?.served
+            let effects = state.coordinator.get(
+                waiter, memory: memory, diskIsEmpty: isStillEmpty(lookup, state), route: route, now: now)
+            return Consequences(effects: effects)
+        }
+        return id
+    }
+
+    private func isStillEmpty(_ lookup: DiskLookup?, _ state: State) -> Bool {
+        guard let lookup, lookup.cache === self else { return false }
+        return lookup.invalidations == state.invalidations
+    }
+
+    /// Removes a waiter. A download without waiters continues for a grace period of 5 s.
+    public func leave(_ waiter: WaiterID) {
+        change { Consequences(effects: $0.coordinator.leave(waiter)) }
+    }
+
+    /// Ends a waiter that timed out: it gets the stale image, if any, else TIMEOUT.
+    public func expire(_ waiter: WaiterID) {
+        change { Consequences(effects: $0.coordinator.expire(waiter)) }
+    }
+
+    // MARK: Where an image comes from
+
+    /// Returns where to request the image of a key.
+    /// - Parameter put: the key of an image that a client PUT; renditions are made from it even if the origin has one.
+    func route(for imageKey: ImageKey, held: Image?, source put: ImageKey? = nil) -> Route {
+        let origin = origin
+        let source = put ?? RenditionPolicy.source(of: imageKey, origin)
+        guard let origin else { return Route(source: source) { .success(nil) } }
+        let fallback = origin.fallback?.image(services.framing, digest: services.store.digest)
+        return Route(fallback: fallback, source: source, isSourceOfURLs: put == nil) {
+            // Without a PUT source, the origin is asked for the source of the rendition.
+            self.target(of: origin, for: put == nil ? source ?? imageKey : imageKey, held: held)
+        }
+    }
+
+    private func target(
+        of origin: Origin, for imageKey: ImageKey, held: Image?
+    ) -> Result<DownloadTarget?, CacheFailure> {
+        func target(_ url: String?) -> Result<DownloadTarget?, CacheFailure> {
+            Result { () throws(CacheFailure) in
+                try services.fetcher.target(origin: origin, user: owner.user, imageKey: imageKey, url: url)
+            }
+        }
+        let usual = target(nil)
+        guard case .url(let url)? = held?.record.provenance, case .success(let template?) = usual, url != template.url
+        else { return usual }
+        // The stored image is a stand-in: an earlier upstream had failed. Retry the chain from its beginning.
+        if held?.record.isStandIn == true { return usual }
+        // The upstream that gave the held image first, then the others.
+        if let chain = template.beginning(at: url) { return .success(chain) }
+        let other = target(url)
+        // On failure, the configuration has changed and no longer allows that URL.
+        return if case .success = other { other } else { usual }
+    }
+
+    // MARK: Effects
+
+    struct Consequences: Sendable {
+        var effects: [RequestCoordinator.Effect] = []
+        var memory = MemoryChange()
+    }
+
+    struct Change {
+        fileprivate let consequences: Consequences
+        fileprivate let delivery: DrainGroup
+    }
+
+    /// Changes the state under the lock, then performs the consequences without it.
+    func change(_ body: (inout State) -> Consequences) { finish(begin(body)) }
+
+    /// Changes the state. Call ``finish(_:)`` once, and soon.
+    func begin(_ body: (inout State) -> Consequences) -> Change {
+        state.withLockedValue { Change(consequences: body(&$0), delivery: $0.beginDelivery()) }
+    }
+
+    func finish(_ change: Change) {
+        apply(change.consequences.memory)
+        perform(change.consequences.effects)
+        change.delivery.leave()
+    }
+
+    func perform(_ effects: [RequestCoordinator.Effect]) {
+        for effect in effects {
+            switch effect {
+            case .resolve(let waiter, let outcome):
+                if !waiter.query.isForRendition { count(outcome) }
+                waiter.resolve(outcome)
+            case .read(let flight):
+                services.disk.submit(for: owner.uid) { self.read(flight) }
+            case .requestSource(let flight, let query):
+                requestSource(flight, query)
+            case .render(let flight, let source):
+                render(flight, source)
+            case .download(let flight, let target):
+                ImageDownload.start(flight, target, in: self)
+            case .cancel(let handle):
+                services.counters.count(.downloadsCancelled)
+                handle.cancel()
+            case .store(let flight):
+                storeLater(flight)
+            case .drop(let flight):
+                services.disk.submit(for: owner.uid) { self.drop(flight) }
+            case .changed(let imageKey):
+                services.events.publish(
+                    UserEvent(owner: owner, kind: .update(imageKey.profile.detached()), epoch: epoch))
+            case .grace(let flight, let number):
+                // Weak: the timer must not keep a closed cache alive.
+                _ = services.time.after(milliseconds: Self.grace) { [weak self] in
+                    self?.change { Consequences(effects: $0.coordinator.graceEnded(flight, number)) }
+                }
+            }
+        }
+    }
+
+    /// Milliseconds that a download continues without waiters.
+    private static var grace: Int64 { 5_000 }
+
+    private func count(_ outcome: Result<ServedImage?, CacheFailure>) {
+        guard case .success(let served?) = outcome else { return }
+        switch served.source {
+        case .memory, .disk:
+            if served.isStale { services.counters.count(.staleServed) }
+            if served.source == .disk { services.counters.count(.diskHits) }
+        case .fallback: services.counters.count(.fallbacksServed)
+        case .origin, .revalidated, .put:
+            // Just received or confirmed, hence not counted as stale.
+            break
+        }
+    }
+
+    // MARK: Reading from disk
+
+    /// Performs and ends a `.read` flight. Blocks on the disk.
+    private func read(_ flight: FlightID) {
+        let imageKey = flight.imageKey
+        var image: Image?
+        do {
+            let isRemoved = state.withLockedValue { $0.beingRemoved.contains(imageKey.profile) }
+            let read = isRemoved ? nil : try generationStore.read(imageKey, framing: services.framing)
+            image = read.flatMap { image in state.withLockedValue { $0.coordinator.suits(image) } ? image : nil }
+        } catch {
+            // The store was closed; the invalidation has resolved the waiters.
+        }
+        let now = services.time.now
+        let source = putSource(of: imageKey, held: image, now: now)
+        let route = self.route(for: imageKey, held: image, source: source)
+        if route.source == nil, image?.record.rendered != nil { image = nil }
+        change { [image] state in
+            guard let effects = state.coordinator.readEnded(flight, image: image, route: route, now: now) else {
+                return Consequences()
+            }
+            // A rendition goes into memory only once its source is known to be the same.
+            guard let image, image.record.rendered == nil else { return Consequences(effects: effects) }
+            return Consequences(effects: effects, memory: remember(image, in: imageKey, &state))
+        }
+    }
+
+    // MARK: Writing to disk
+
+    /// Queues the write of a downloaded image: `WriteBehind` calls ``store(_:)``, which calls `GenerationStore.write`.
+    /// Meanwhile the coordinator holds the image, not `WriteBehind`, so that an invalidation frees it (I11).
+    private func storeLater(_ flight: FlightID) {
+        guard let image = imageToStore(flight) else { return }
+        guard !services.writes.add(uid: quotaAccount, bytes: image.bytes.storage, { self.store(flight) }) else {
+            return
+        }
+        services.counters.count(.storesSkipped)
+        storeFailed(flight)
+    }
+
+    private func imageToStore(_ flight: FlightID) -> Image? {
+        state.withLockedValue { state in
+            state.coordinator.mayStore(flight) ? state.coordinator.storing(flight.imageKey)?.image : nil
+        }
+    }
+
+    /// Writes a downloaded image. Its waiters already have it, so a failure costs only a later download. Blocks.
+    private func store(_ flight: FlightID) {
+        guard let image = imageToStore(flight) else { return }
+        do {
+            let isWritten = try generationStore.write(
+                flight.imageKey, image,
+                isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayStore(flight) } },
+                committed: {})
+            state.withLockedValue { $0.coordinator.stored(flight) }
+            guard isWritten else { return }
+            generationStore.makeRoom(keeping: image.record.rendered == nil ? flight.imageKey : nil)
+            guard image.record.rendered != nil else { return }
+            // Trimming runs on the pool, not on the single writer thread.
+            services.disk.submit(for: owner.uid) { self.trimRenditions(keeping: flight.imageKey) }
+        } catch StoreError.closed {
+            // Purged or logged out meanwhile.
+        } catch {
+            services.counters.count(.storeFailures)
+            storeFailed(flight)
+        }
+    }
+
+    private func storeFailed(_ flight: FlightID) {
+        change { Consequences(effects: $0.coordinator.storeFailed(flight)) }
+    }
+
+    /// Removes an entry that must not be served again. Blocks on the disk.
+    private func drop(_ flight: FlightID) {
+        do {
+            try generationStore.drop(
+                flight.imageKey, isCurrent: { state.withLockedValue { $0.isOpen && $0.coordinator.mayDrop(flight) } })
+        } catch StoreError.closed {
+            // The whole generation is being removed.
+        } catch {
+            services.counters.count(.storeFailures)
+        }
+        state.withLockedValue { $0.coordinator.dropped(flight) }
+    }
+
+    // MARK: Memory
+
+    // The cache finds entries under its own lock; the memory tier decides only which to evict. It calls back under its
+    // own lock, so changes are passed to it after the cache's lock is released.
+
     struct MemoryChange: Sendable {
         var added: MemoryEntry?
         var removed: [MemoryEntry] = []
     }
 
-    /// Puts an image into memory instead of what the image key held.
     func remember(_ image: Image, in imageKey: ImageKey, _ state: inout State) -> MemoryChange {
         var change = forget(imageKey, &state)
         if image.record.rendered == nil {
-            // Whatever they were made from, they are found again on disk if they are still good.
+            // Renditions that are still good are found on disk again.
             change.removed += state.memory.removeRenditions(of: imageKey.profile, but: image)
         }
         guard services.memory.admits(image) else { return change }
@@ -243,7 +459,7 @@ extension UserCache {
         MemoryChange(removed: state.memory.remove(imageKey).map { [$0] } ?? [])
     }
 
-    /// Tells the tier. Never with the cache's lock held.
+    /// Call it without the cache's lock.
     func apply(_ change: MemoryChange) {
         services.memory.remove(change.removed)
         if let added = change.added { services.memory.admit(added) }
@@ -256,68 +472,32 @@ extension UserCache {
     }
 }
 
-/// What a look at the disk that did not wait has seen. Where it showed no image it may save the look that waits.
-public struct DiskLookup: Sendable {
-    /// The image, if that is the answer.
-    public let image: ServedImage?
-    fileprivate let cache: UserCache
-    /// How many invalidations there had been when there was no image; nil if it is not known whether there is one.
-    fileprivate let invalidations: UInt64?
-}
-
-extension UserCache {
-    /// Answers a GET from disk on the caller's thread, without waiting for anything, where all it takes is in the
-    /// kernel's memory. Anything but an image is for ``get(_:after:resolve:)`` to go on with.
-    ///
-    /// Whatever changes an image key while it is being looked at counts an invalidation, and the look is worth nothing then.
-    /// So a purge, a PUT or a download has its effect here as it has on a look that waits (I3, I7).
-    public func lookAtDisk(_ query: ImageQuery) -> DiskLookup {
-        let imageKey = query.imageKey
-        let now = services.time.now
-        let before = state.withLockedValue { $0.mayLookAtDisk(imageKey, now: now) ? $0.invalidations : nil }
-        var image: ServedImage?
-        var isEmpty = false
-        if let before {
-            switch generationStore.readCached(imageKey, framing: services.framing) {
-            case .nothing: isEmpty = true
-            case .image(let found):
-                let found = found.record.rendered == nil ? found : withSource(found, in: imageKey)
-                if let found, query.accepts(found), found.record.freshness.state(at: now) == .fresh {
-                    image = serve(found, from: imageKey, before, now: now)
-                }
-            case .unknown: break
-            }
-        }
-        return DiskLookup(image: image, cache: self, invalidations: isEmpty ? before : nil)
-    }
-
-    /// Whether the look has shown that there is no image, and nothing has changed since. What was seen in a cache that
-    /// has ended says nothing of the next.
-    func isStillEmpty(_ lookup: DiskLookup?, _ state: State) -> Bool {
-        guard let lookup, lookup.cache === self else { return false }
-        return lookup.invalidations == state.invalidations
-    }
-
-    /// Nil when the look was overtaken.
-    private func serve(_ image: Image, from imageKey: ImageKey, _ before: UInt64, now: Int64) -> ServedImage? {
-        let kept = services.memory.admits(image) ? imageKey.detached() : nil
-        let change = state.withLockedValue { state -> MemoryChange? in
-            guard state.isOpen, state.invalidations == before, state.coordinator.suits(image) else { return nil }
-            return kept.map { remember(image, in: $0, &state) } ?? MemoryChange()
-        }
-        guard let change else { return nil }
-        if kept != nil { apply(change) }
-        services.counters.count(.diskHits)
-        return ServedImage(image, from: .disk, at: now)
-    }
-}
-
 extension UserCache.State {
-    /// Whether what is on disk is the answer: nothing is going on in the image key, and the origin has not said that there
-    /// is nothing. What it no longer has may still be on disk where it could not be removed.
-    func mayLookAtDisk(_ imageKey: ImageKey, now: Int64) -> Bool {
-        isOpen && memory[imageKey] == nil && coordinator.activity[imageKey] == nil
+    /// The memory entry of an image key, if it is fresh, suits the tokens and came from the URL, if one is named. Marks
+    /// it as used.
+    fileprivate mutating func freshEntry(_ imageKey: ImageKey, url: String?, now: Int64) -> MemoryEntry? {
+        guard let entry = memory[imageKey], entry.freshness.state(at: now) == .fresh else { return nil }
+        if let family = entry.tokenFamily, family != coordinator.tokenFamily { return nil }
+        if let url, entry.served.image.record.provenance != .url(url) { return nil }
+        entry.markUsed()
+        memoryHits += 1
+        return entry
+    }
+
+    /// Whether the entry on disk may be served: nothing is in progress for the image key, and the origin is not known
+    /// to have no image. An entry that could not be removed may still be on disk.
+    func mayReadFromDisk(_ imageKey: ImageKey, now: Int64) -> Bool {
+        isOpen && memory[imageKey] == nil && coordinator.flights[imageKey] == nil
             && !beingRemoved.contains(imageKey.profile)
             && !coordinator.negativeCache.hasMissing(imageKey, at: now)
     }
+}
+
+/// The result of ``UserCache/lookUpOnDisk(_:)``. If it found no image, it can save the read that blocks.
+public struct DiskLookup: Sendable {
+    /// The image, if it may be served.
+    public let image: ServedImage?
+    fileprivate let cache: UserCache
+    /// If the disk held nothing: ``UserCache/State/invalidations`` before the read. Otherwise nil.
+    fileprivate let invalidations: UInt64?
 }

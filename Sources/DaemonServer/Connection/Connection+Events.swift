@@ -4,16 +4,15 @@ import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
 
-/// What a connection follows: users of its uid.
+/// The subscriptions of a connection: channels of users of its uid.
 struct Subscriptions {
     let inbox: EventInbox
     var channels: Set<EventHub.Channel> = []
-    /// Bytes that they take up, about.
+    /// Approximate memory in bytes.
     private(set) var cost = 0
 
     static func cost(of channel: EventHub.Channel) -> Int { 400 + 2 * channel.name.readableBytes }
 
-    /// Whether it was not there.
     mutating func insert(_ channel: EventHub.Channel) -> Bool {
         guard channels.insert(channel).inserted else { return false }
         cost += Self.cost(of: channel)
@@ -27,19 +26,17 @@ struct Subscriptions {
     }
 }
 
-/// SUBSCRIBE, UNSUBSCRIBE, and the events that come of them, as Redis's Pub/Sub has them: messages under version 2 of
-/// the protocol, pushes under version 3.
+/// SUBSCRIBE, UNSUBSCRIBE and events, as in Redis's Pub/Sub: messages in RESP2, pushes in RESP3.
 ///
-/// Endings are written before their receipts are (I3 for what clients keep). A peer that has not taken what was sent
-/// before cannot take them: it is disconnected, and by that knows that it has missed something.
+/// The event of a logout or purge is sent before its receipt, so that clients can discard their copies (I3). A
+/// subscriber whose output is not empty then is disconnected, and so notices that it missed an event.
 extension Connection {
-    /// Under version 2 a reply could not be told from a message: so nothing is answered but what is about the
-    /// subscriptions.
-    var takesEventsOnly: Bool { version == .two && subscriptions != nil }
+    /// Whether only commands about subscriptions are valid: in RESP2, other replies could not be told from messages.
+    var acceptsEventsOnly: Bool { version == .two && subscriptions != nil }
 
     func subscribe(_ targets: [UserTarget]) {
         let channels = targets.map(\.channel)
-        // Behind all replies: a message would else come between a version 2 client and what it waits for.
+        // After all pending replies: in RESP2 a message between them would be taken for a reply.
         afterReplies { [self] in
             var all = subscriptions?.channels ?? []
             var confirmations = ByteBuffer()
@@ -49,18 +46,18 @@ extension Connection {
                 confirmations.writeConfirmation("subscribe", channel, count: all.count, version)
             }
             guard all.count <= limits.subscriptions else {
-                let reason = "this connection would follow \(all.count) users (limit subscriptions, "
-                return respond(.error(CommandError(.busy, reason + "\(limits.subscriptions)): unsubscribe from some")))
+                let reason = "limits.subscriptions: this connection would have \(all.count) subscriptions, at most "
+                return replyNow(.error(CommandError(.busy, reason + "\(limits.subscriptions); unsubscribe from some")))
             }
-            guard makeRoom(forReply: confirmations.readableBytes + cost) else { return respond(noRoom) }
-            // To make room is to send, by which the peer may turn out to be gone. Nobody would ever unsubscribe it.
+            guard makeRoom(forReply: confirmations.readableBytes + cost) else { return replyNow(noRoom) }
+            // makeRoom may have closed the connection, which would then never be unsubscribed.
             guard !isClosed else { return }
-            follow(channels)
-            respond(confirmations)
+            add(channels)
+            replyNow(confirmations)
         }
     }
 
-    private func follow(_ channels: [EventHub.Channel]) {
+    private func add(_ channels: [EventHub.Channel]) {
         var subscriptions = subscriptions ?? Subscriptions(inbox: makeInbox())
         for channel in channels where subscriptions.insert(channel) {
             _ = context.services.events.add(subscriptions.inbox, to: channel, of: peer.uid)
@@ -71,10 +68,10 @@ extension Connection {
     private func makeInbox() -> EventInbox {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        return EventInbox { urgency in loop.execute { me.value.tellEvents(urgency) } }
+        return EventInbox { urgency in loop.execute { me.value.deliverEvents(urgency) } }
     }
 
-    /// - Parameter targets: none for all there are.
+    /// - Parameter targets: empty for all.
     func unsubscribe(_ targets: [UserTarget]) {
         let channels = targets.isEmpty ? Array(subscriptions?.channels ?? []) : targets.map(\.channel)
         afterReplies { [self] in
@@ -85,51 +82,48 @@ extension Connection {
                 confirmations.writeConfirmation("unsubscribe", channel, count: count, version)
             }
             if channels.isEmpty { confirmations.writeConfirmation("unsubscribe", nil, count: 0, version) }
-            respond(confirmations)
+            replyNow(confirmations)
         }
     }
 
     private func leave(_ channel: EventHub.Channel) {
-        // In place: a copy of all channels for each that is left would be quadratic.
+        // In place: copying all channels for each one would be quadratic.
         guard subscriptions?.remove(channel) == true, let inbox = subscriptions?.inbox else { return }
         context.services.events.remove(inbox, from: CollectionOfOne(channel), of: peer.uid)
         if subscriptions?.channels.isEmpty == true { subscriptions = nil }
     }
 
-    /// From everybody, without a word.
     func unsubscribe() {
         guard let all = subscriptions.take() else { return }
         context.services.events.remove(all.inbox, from: all.channels, of: peer.uid)
     }
 
-    // MARK: Events
-
-    /// Writes what has been told, as far as the account has time left, or all of it.
-    private func tellEvents(_ urgency: EventInbox.Urgency) {
+    /// Writes queued events while the account has time left; all of them for `.atOnce`.
+    private func deliverEvents(_ urgency: EventInbox.Urgency) {
         guard !isClosed, let inbox = subscriptions?.inbox else { return }
         if isInsideArray && !inbox.isOverrun {
-            // A push stands between replies, and never within one.
+            // A push must not interrupt a reply.
             if urgency == .atOnce { dropSubscriber() }
             return
         }
-        defer { share.charge() }
-        share.begin()
-        // An ending has no more before it, whatever is told meanwhile.
-        for _ in 0...EventInbox.most where urgency == .atOnce || share.mayGoOn {
+        defer { loopAccount.charge() }
+        loopAccount.startRound()
+        // At most this many events precede a logout or purge, even if more are added meanwhile.
+        for _ in 0...EventInbox.maximumEvents where urgency == .atOnce || loopAccount.mayRun {
             guard !inbox.isOverrun, hasRoomForEvent else { return dropSubscriber() }
             guard let event = inbox.next() else { return sendEvents(urgency) }
-            share.beginCommand()
+            loopAccount.startCommand()
             writeEvent(event)
         }
         sendEvents(urgency)
-        share.goOnLater { [self] in tellEvents(.soon) }
+        scheduler.enqueue(loopAccount) { [self] in deliverEvents(.soon) }
     }
 
-    /// What was told while an array was being sent.
-    func tellEventsThatWaited() {
+    /// Writes the events that an unfinished array has delayed.
+    func deliverDelayedEvents() {
         guard isInsideArray, batch == nil, replies.isEmpty else { return }
         isInsideArray = false
-        tellEvents(.soon)
+        deliverEvents(.soon)
     }
 
     private var hasRoomForEvent: Bool {
@@ -141,9 +135,9 @@ extension Connection {
     private func sendEvents(_ urgency: EventInbox.Urgency) {
         flush()
         if urgency == .atOnce {
-            // Also where the kernel took nothing when it was asked last: the peer may have read since.
+            // Retries even if the socket was full: the peer may have read since.
             writeGathered()
-            stream.flushNow()
+            stream.flush(yieldsToOthers: false)
         }
         guard !isClosed else { return }
         if urgency == .atOnce && unread > 0 { return dropSubscriber() }
@@ -161,7 +155,7 @@ extension Connection {
     }
 
     private func writeEvent(_ event: UserEvent) {
-        context.services.counters.count(.eventsTold)
+        context.services.counters.count(.eventsSent)
         gathered.writePushHeader(count: 3, version: version)
         gathered.writeBulkString("message")
         event.owner.user.withBytes { gathered.writeBulkString($0) }
@@ -170,7 +164,7 @@ extension Connection {
 }
 
 extension UserEvent {
-    /// Words with one space between them; a profile is all that stands behind the second one.
+    /// Words separated by one space. The profile is the rest after the second space.
     fileprivate var payload: ByteBuffer {
         func words(_ name: String, _ profile: OpaqueID? = nil) -> ByteBuffer {
             var text = ByteBuffer(string: "\(name) \(epoch)")
@@ -190,7 +184,7 @@ extension UserEvent {
 }
 
 extension UserTarget {
-    /// Kept beyond the request it came with.
+    /// A copy that does not retain the request.
     fileprivate var channel: EventHub.Channel {
         switch self {
         case .all: .all
@@ -209,7 +203,7 @@ extension EventHub.Channel {
 }
 
 extension ByteBuffer {
-    /// - Parameter channel: nil where there was none.
+    /// - Parameter channel: nil if there were no subscriptions.
     fileprivate mutating func writeConfirmation(
         _ kind: String, _ channel: EventHub.Channel?, count: Int, _ version: RESPVersion
     ) {

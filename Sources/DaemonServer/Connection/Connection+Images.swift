@@ -5,10 +5,10 @@ import ThumbcacheProtocol
 
 /// GET, MGET, PUT and STAT.
 extension Connection {
-    /// The cache that a plain GET asks, if it is known and what is asked for has a name that may be asked for; the one
-    /// that this connection asked last from here on. It is open, or there is nothing in it any more.
+    /// Returns the cache of a plain GET if it is open and the names are not too long. Sets ``lastCache``, so that a hit
+    /// in memory takes only that cache's lock if the connection's latest GET was for the same user.
     func cacheOfPlainGet(_ request: Request) -> UserCache? {
-        let lengths = 1...limits.command.id
+        let lengths = 1...limits.request.id
         guard request.isPlainGet, lengths.contains(request.withBytes(of: 2) { $0.count }) else { return nil }
         if let lastCache, request.withBytes(of: 1, { lastCache.isOf(user: $0) }) { return lastCache }
         guard lengths.contains(request.withBytes(of: 1) { $0.count }) else { return nil }
@@ -16,69 +16,157 @@ extension Connection {
         return lastCache
     }
 
-    /// - Parameter lookup: at the disk, behind one in memory, where it was a plain GET.
-    func get(_ command: GetCommand, after lookup: DiskLookup?) {
-        if lookup == nil, let reply = readyReply(to: command) {
+    /// Replies from memory or the kernel's page cache, or registers a waiter.
+    func getPlain(_ request: Request, from cache: UserCache) {
+        let imageKey = ImageKey(profile: request.id(at: 2))
+        if let reply = cache.readyReply(imageKey) {
             hits.memory += 1
-            return respond(reply)
+            return replyNow(reply)
         }
-        lastCache = context.sessions.openCache(owner(command.user))
-        guard let lastCache else {
-            return lookUp(command.user) { $0.get(command, from: $1, after: nil, replySlot: $2) }
+        let lookup = lookUpOnDisk(ImageQuery(imageKey: imageKey), in: cache)
+        if let served = lookup.image {
+            hits.disk += 1
+            return replyNow(served.image.bytes.framed)
         }
-        get(command, from: lastCache, after: lookup, replySlot: nil)
+        // `lastCache` may have been closed, and the user may have logged in again.
+        guard context.sessions.openCache(cache.owner) === cache else { return parseAndExecute(request) }
+        defer { loopAccount.charge() }
+        // A waiting request must not retain the loop's whole read buffer.
+        let query = ImageQuery(imageKey: imageKey.detached())
+        startOrBatch(cache, query, ImageReplyFormat(), pageCacheLookup: lookup, replySlot: nil)
     }
 
-    /// The reply with an image in memory to a request with options, such as SIZE, that it has all the same.
+    /// Replies to any other GET.
+    func get(_ command: GetCommand) {
+        if let reply = readyReply(to: command) {
+            hits.memory += 1
+            return replyNow(reply)
+        }
+        lastCache = context.sessions.openCache(owner(command.user))
+        guard let lastCache else { return lookUp(command.user) { $0.get(command, from: $1, replySlot: $2) } }
+        get(command, from: lastCache, replySlot: nil)
+    }
+
     private func readyReply(to command: GetCommand) -> ByteBuffer? {
         guard command.isPlain, let lastCache, command.user.withUnsafeReadableBytes({ lastCache.isOf(user: $0) }) else {
             return nil
         }
-        return lastCache.readyReply(command.imageKey(of: command.profile))
+        return lastCache.readyReply(ImageKey(profile: OpaqueID(command.profile), fitting: command.size))
     }
 
-    /// - Parameter ticket: of the reply, where it was reserved while the user was looked up.
-    private func get(
-        _ command: GetCommand, from cache: UserCache, after lookup: DiskLookup?, replySlot: ReplyQueue.ReplySlot?
-    ) {
-        let imageKey = command.imageKey(of: command.profile)
-        let shape = ImageReplyShape(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
+    /// - Parameter replySlot: reserved while the user was looked up; nil for the current request.
+    private func get(_ command: GetCommand, from cache: UserCache, replySlot: ReplyQueue.ReplySlot?) {
+        let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size)
+        let format = ImageReplyFormat(keys: command.meta ? MetaKey.allCases : nil, ifNot: command.ifNot)
         var named: DownloadTarget?
         if let url = command.url {
             do throws(CacheFailure) {
                 named = try cache.target(of: imageKey, url: url)
             } catch {
-                return reply(replySlot, .error(CommandError(error)))
+                return fillSlot(replySlot, with: .error(CommandError(error)))
             }
         }
-        let query = ImageQuery(imageKey: imageKey, named: named, download: command.download.ofQuery, largerWillDo: true)
-        ask(cache, query, shape, wait: command.wait, after: lookup, replySlot: replySlot)
+        let query = ImageQuery(imageKey: imageKey, named: named, download: command.download.ofQuery)
+        startOrBatch(cache, query, format, wait: command.wait, replySlot: replySlot)
+    }
+
+    /// Starts a query, or makes a batch of it if the account's queue is full.
+    private func startOrBatch(
+        _ cache: UserCache, _ query: ImageQuery, _ format: ImageReplyFormat, wait: Int64? = nil,
+        pageCacheLookup: DiskLookup? = nil, replySlot: ReplyQueue.ReplySlot?
+    ) {
+        guard !start(cache, query, format, wait: wait, pageCacheLookup: pageCacheLookup, replySlot: replySlot) else {
+            return
+        }
+        batch = Batch(cache: cache, queries: [query], format: format, wait: wait)
+    }
+
+    /// Replies at once from memory or the page cache, or registers a waiter. Returns false if the account's queue is
+    /// full and this connection has waiters in it: retry when one completes. Without any, or with a reserved reply
+    /// slot, the reply is BUSY.
+    /// - Parameter pageCacheLookup: of a query that has missed in memory and in the page cache already.
+    private func start(
+        _ cache: UserCache, _ query: ImageQuery, _ format: ImageReplyFormat, wait: Int64?,
+        pageCacheLookup: DiskLookup? = nil, replySlot: ReplyQueue.ReplySlot? = nil
+    ) -> Bool {
+        var lookup = pageCacheLookup
+        if pageCacheLookup == nil {
+            var served = cache.hit(query.imageKey, url: query.named?.url)
+            if served == nil {
+                lookup = lookUpOnDisk(query, in: cache)
+                served = lookup?.image
+            }
+            if let served {
+                let now = context.services.time.now
+                if lookup == nil { hits.memory += 1 } else { hits.disk += 1 }
+                fillSlot(replySlot, with: format.reply(.success(served), epoch: cache.epoch, now: now, version))
+                return true
+            }
+        }
+        guard registration.load.enter(limit: limits.queuePerUID) else {
+            if !waiting.isEmpty && replySlot == nil { return false }
+            let reason = "limits.queue-per-uid: \(limits.queuePerUID) GETs of this account are waiting; retry later"
+            fillSlot(replySlot, with: .error(CommandError(.busy, reason)))
+            return true
+        }
+        let replySlot = replySlot ?? replies.reserve()
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        let loop = eventLoop
+        let id = cache.get(query, after: lookup) { outcome in
+            loop.execute { me.value.finishWaiting(replySlot, outcome) }
+        }
+        let timer = loop.scheduleTask(in: .milliseconds(wait ?? cache.defaultWait)) { cache.expire(id) }
+        let cost = Self.costOfWaiting + 3 * (query.imageKey.profile.count + (query.named?.url.utf8.count ?? 0))
+        waitingBytes += cost
+        waiting[replySlot] = PendingGet(
+            cache: cache, id: id, format: format.detached(), version: version, timer: timer,
+            since: eventLoop.round.began, cost: cost)
+        return true
+    }
+
+    private func lookUpOnDisk(_ query: ImageQuery, in cache: UserCache) -> DiskLookup {
+        defer { loopAccount.charge() }
+        return cache.lookUpOnDisk(query)
+    }
+
+    private func finishWaiting(_ replySlot: ReplyQueue.ReplySlot, _ outcome: Result<ServedImage?, CacheFailure>) {
+        guard let waiting = waiting.removeValue(forKey: replySlot) else { return }
+        waitingBytes -= waiting.cost
+        waiting.timer.cancel()
+        registration.load.leave()
+        let now = context.services.time.now
+        let reply = waiting.format.reply(outcome, epoch: waiting.cache.epoch, now: now, waiting.version)
+        fillSlot(replySlot, with: reply)
+        let source = Latencies.Source(outcome)
+        registration.client.record(hits: source.isHit ? 1 : 0, misses: source.isHit ? 0 : 1)
+        scheduler.latencies.record(source, .now() - waiting.since)
     }
 
     func mget(_ command: MGetCommand) {
         let header = ByteBuffer.reply { $0.writeArrayHeader(count: command.profiles.count) }
         isInsideArray = subscriptions != nil
         let queries = command.profiles.map {
-            ImageQuery(imageKey: command.imageKey(of: $0), download: command.download.ofQuery, largerWillDo: true)
+            ImageQuery(
+                imageKey: ImageKey(profile: OpaqueID($0), fitting: command.size), download: command.download.ofQuery)
         }
         let batch = { @Sendable cache in
-            Batch(cache: cache, queries: queries[...], shape: ImageReplyShape(), wait: command.wait)
+            Batch(cache: cache, queries: queries[...], format: ImageReplyFormat(), wait: command.wait)
         }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user) { connection, cache, replySlot in
                 connection.batch = batch(cache)
-                connection.answer(replySlot, header)
+                connection.fillSlot(replySlot, with: header)
             }
         }
-        respond(header)
+        replyNow(header)
         self.batch = batch(cache)
     }
 
-    /// Asks for the next image of a batch. False when another has to be answered first, or the peer has to read.
+    /// Starts the next query of the batch. Returns false if an earlier one has to complete, or the peer has to read.
     func continueBatch() -> Bool {
         guard let batch, let query = batch.queries.first else { return true }
         guard findRoomForImage() else { return false }
-        guard tryAsk(batch.cache, query, batch.shape, wait: batch.wait) else { return false }
+        guard start(batch.cache, query, batch.format, wait: batch.wait) else { return false }
         self.batch?.queries.removeFirst()
         if batch.queries.count == 1 { self.batch = nil }
         return true
@@ -95,84 +183,28 @@ extension Connection {
                 }
             }
         }
-        let query = ImageQuery(imageKey: command.imageKey(of: profile), download: .never, rendersMissing: false)
-        let shape = ImageReplyShape(keys: MetaKey.stat)
+        let imageKey = ImageKey(profile: OpaqueID(profile), fitting: command.size)
+        let query = ImageQuery(imageKey: imageKey, download: .never, rendersMissing: false)
+        let format = ImageReplyFormat(keys: MetaKey.stat)
         guard let cache = context.sessions.openCache(owner(command.user)) else {
-            // There is nothing of who is not logged in: STAT is null where GET would be an error.
-            return lookUp(command.user, orNull: .map) { $0.ask($1, query, shape, replySlot: $2) }
+            // STAT of a user who is not logged in is null; GET would be an error.
+            return lookUp(command.user, orNull: .map) { $0.startOrBatch($1, query, format, replySlot: $2) }
         }
-        ask(cache, query, shape, replySlot: nil)
-    }
-
-    /// Answers at once from memory or page cache; anything else waits, if need be for another to be answered first.
-    private func ask(
-        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64? = nil,
-        after lookup: DiskLookup? = nil, replySlot: ReplyQueue.ReplySlot?
-    ) {
-        guard !tryAsk(cache, query, shape, wait: wait, after: lookup, replySlot: replySlot) else { return }
-        batch = Batch(cache: cache, queries: [query], shape: shape, wait: wait)
-    }
-
-    /// False when the queue of this uid is full: with others of this connection in it, the request is to be tried again
-    /// when one of them is answered. With none it is BUSY, as is one whose reply is reserved already.
-    private func tryAsk(
-        _ cache: UserCache, _ query: ImageQuery, _ shape: ImageReplyShape, wait: Int64?,
-        after earlier: DiskLookup? = nil, replySlot: ReplyQueue.ReplySlot? = nil
-    ) -> Bool {
-        var lookup = earlier
-        if earlier == nil {
-            var served = cache.hit(query.imageKey, url: query.named?.url)
-            if served == nil {
-                lookup = lookAtDisk(query, in: cache)
-                served = lookup?.image
-            }
-            if let served {
-                let now = context.services.time.now
-                if lookup == nil { hits.memory += 1 } else { hits.disk += 1 }
-                reply(replySlot, shape.reply(.success(served), epoch: cache.epoch, now: now, version))
-                return true
-            }
-        }
-        guard registration.load.enter(limit: limits.queuePerUID) else {
-            if !waiting.isEmpty && replySlot == nil { return false }
-            let reason =
-                "\(limits.queuePerUID) requests of uid \(peer.uid) wait already (limit queue-per-uid): try again"
-            reply(replySlot, .error(CommandError(.busy, reason)))
-            return true
-        }
-        let replySlot = replySlot ?? replies.reserve()
-        let me = NIOLoopBound(self, eventLoop: eventLoop)
-        let loop = eventLoop
-        let id = cache.get(query, after: lookup) { outcome in
-            loop.execute { me.value.fulfil(replySlot, outcome) }
-        }
-        let timer = loop.scheduleTask(in: .milliseconds(wait ?? cache.defaultWait)) { cache.expire(id) }
-        let cost = Self.costOfWaiting + 3 * (query.imageKey.profile.count + (query.named?.url.utf8.count ?? 0))
-        waitingBytes += cost
-        waiting[replySlot] = Waiting(
-            cache: cache, id: id, shape: shape.detached(), version: version, timer: timer,
-            since: eventLoop.round.began, cost: cost)
-        return true
-    }
-
-    /// Looks at the disk without waiting for it.
-    func lookAtDisk(_ query: ImageQuery, in cache: UserCache) -> DiskLookup {
-        defer { share.charge() }
-        return cache.lookAtDisk(query)
+        startOrBatch(cache, query, format, replySlot: nil)
     }
 
     func warm(_ command: WarmCommand) {
         let (sessions, owner) = (context.sessions, owner(command.user))
         lifecycle {
-            let imageKeys = command.profiles.map { command.imageKey(of: $0) }
+            let imageKeys = command.profiles.map { ImageKey(profile: OpaqueID($0), fitting: command.size) }
             let count = try await sessions.cache(owner).warm(imageKeys)
             return .reply { $0.writeRESPInteger(count) }
         }
     }
 
     func put(_ command: PutCommand) {
-        // Those whose peers have left count against the budget, and against no limit on connections.
-        if !memory.hasRoom(for: 0) { return respond(noRoom) }
+        // A PUT continues after its connection closes, so only the memory budget limits pending PUTs.
+        if !memory.hasRoom(for: 0) { return replyNow(noRoom) }
         guard let cache = context.sessions.openCache(owner(command.user)) else {
             return lookUp(command.user, keepsBarrier: true) { $0.put(command, into: $1, replySlot: $2) }
         }
@@ -185,7 +217,7 @@ extension Connection {
         context.services.disk.submit(for: peer.uid) {
             let reply: ByteBuffer
             do throws(CacheFailure) {
-                let imageKey = ImageKey(profile: OpaqueID(command.profile), size: command.size)
+                let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size)
                 try cache.put(imageKey, command.image, timeToLive: command.ttl)
                 reply = .ok
             } catch {
@@ -196,45 +228,17 @@ extension Connection {
     }
 }
 
-extension SizedCommand {
-    fileprivate func imageKey(of profile: ByteBuffer) -> ImageKey {
-        let style = RenditionStyle(fit: sizing.fit.ofStyle, format: sizing.format.ofStyle)
-        return ImageKey(profile: OpaqueID(profile), size: sizing.size, style: style)
-    }
-}
-
-extension PictureFit {
-    fileprivate var ofStyle: RenditionStyle.Fit {
-        switch self {
-        case .cover: .cover
-        case .contain: .contain
-        }
-    }
-}
-
-extension PictureFormat {
-    fileprivate var ofStyle: RenditionStyle.Format {
-        switch self {
-        case .source: .source
-        case .png: .png
-        case .jpeg: .jpeg
-        case .webp: .webp
-        }
-    }
-}
-
 extension DownloadChoice {
     fileprivate var ofQuery: ImageQuery.Download {
         switch self {
         case .awaited: .awaited
-        case .behind: .behind
+        case .inBackground: .inBackground
         case .never: .never
         }
     }
 }
 
 extension Request {
-    /// An argument as an id, for a look-up.
     func id(at index: Int) -> OpaqueID {
         withBytes(of: index) { OpaqueID(short: $0) } ?? OpaqueID(self[index])
     }

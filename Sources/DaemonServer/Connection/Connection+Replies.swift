@@ -1,16 +1,14 @@
 import CacheCore
-import DequeModule
 import NIOCore
 import ThumbcacheProtocol
 
-// How what the domain answers looks on the wire. Pure: everything goes into the buffer handed in.
+// Encoding of the domain's results as replies.
 
 extension CommandError {
-    /// How a failure of the cache reads on the wire.
     init(_ failure: CacheFailure) {
         switch failure {
-        case .notLoggedIn: self.init(.noLogin, "this user is not logged in: LOGIN comes first")
-        case .cancelled: self.init(.cancelled, "the user was logged out or purged while this request waited")
+        case .notLoggedIn: self.init(.noLogin, "\(failure)")
+        case .cancelled: self.init(.cancelled, "\(failure)")
         case .invalid(let reason): self.init(.err, reason)
         case .denied(let reason): self.init(.denied, reason)
         case .timedOut(let reason): self.init(.timeout, reason)
@@ -25,14 +23,13 @@ extension CommandError {
         }
     }
 
-    static let stopping = CommandError(.shuttingDown, "the daemon is stopping: connect again in a moment")
+    static let stopping = CommandError(.shuttingDown, "the daemon is stopping; reconnect in a moment")
 
     static let subscribed = CommandError(
         .err,
-        "this connection is subscribed: it takes SUBSCRIBE, UNSUBSCRIBE, PING, QUIT and RESET, and the other commands "
-            + "if HELLO 3 came first")
+        "a subscribed RESP2 connection accepts only SUBSCRIBE, UNSUBSCRIBE, PING, QUIT and RESET; send HELLO 3 before "
+            + "SUBSCRIBE to use other commands")
 
-    /// An error thrown by what runs a command.
     init(_ error: any Error) {
         switch error {
         case let error as CommandError: self = error
@@ -80,7 +77,7 @@ extension ByteBuffer {
         }
     }
 
-    /// META, or with `keys` that leave the image out, STAT of a profile.
+    /// Writes the map of META, or with keys without `image`, of STAT.
     mutating func writeMeta(
         _ served: ServedImage, keys: [MetaKey], epoch: UInt64, now: Int64, _ version: RESPVersion
     ) {
@@ -108,84 +105,5 @@ extension ByteBuffer {
 
     private mutating func writeInteger(_ value: Int?, _ version: RESPVersion) {
         if let value { writeRESPInteger(value) } else { writeNull(version: version) }
-    }
-}
-
-/// What a request for an image wants to see of it.
-struct ImageReplyShape: Sendable {
-    /// Keys of a map; nil for the image alone.
-    var keys: [MetaKey]?
-    /// A digest with which the answer is UNCHANGED: 64 lower-case hexadecimal digits.
-    var ifNot: ByteBuffer?
-
-    /// The same, to be kept beyond the request it came with.
-    func detached() -> ImageReplyShape {
-        ImageReplyShape(keys: keys, ifNot: ifNot.map { ByteBuffer(bytes: $0.readableBytesView) })
-    }
-
-    /// - Parameter epoch: of the cache that answers.
-    func reply(_ outcome: GetOutcome, epoch: UInt64, now: Int64, _ version: RESPVersion) -> ByteBuffer {
-        switch outcome {
-        case .failure(let failure):
-            return .error(CommandError(failure))
-        case .success(nil):
-            return .reply { $0.writeNull(kind: keys == nil ? .bulk : .map, version: version) }
-        case .success(let served?):
-            if let ifNot, ifNot.readableBytesView.elementsEqual(served.image.record.digest.hex.utf8) {
-                return .reply { $0.writeSimpleString("UNCHANGED") }
-            }
-            guard let keys else { return served.image.bytes.framed }
-            return .reply { $0.writeMeta(served, keys: keys, epoch: epoch, now: now, version) }
-        }
-    }
-}
-
-/// Replies of one connection in the order of their requests. What is ready before its turn waits here.
-struct ReplyQueue {
-    /// Names a reply that is still to come.
-    struct ReplySlot: Hashable, Sendable {
-        fileprivate let number: UInt64
-    }
-
-    private var replies: Deque<ByteBuffer?> = []
-    /// Number of the reply at the front.
-    private var front: UInt64 = 0
-    /// Bytes of replies that are ready and wait for their turn.
-    private var readyBytes = 0
-
-    /// Whether every request so far has been answered.
-    var isEmpty: Bool { replies.isEmpty }
-    /// Bytes of memory that the queue takes up, about. Thousands of short replies may wait for a long one: so an entry,
-    /// and the buffer around its bytes, count too.
-    var cost: Int { readyBytes + replies.count * 128 }
-
-    /// Adds an entry for a reply that comes later.
-    mutating func reserve() -> ReplySlot {
-        replies.append(nil)
-        return ReplySlot(number: front + UInt64(replies.count) - 1)
-    }
-
-    /// Adds a reply that is ready but has others before it.
-    mutating func append(_ reply: ByteBuffer) {
-        replies.append(reply)
-        readyBytes += reply.readableBytes
-    }
-
-    /// Fills an entry that was reserved. A second answer to the same ticket is not taken.
-    mutating func fill(_ replySlot: ReplySlot, with reply: ByteBuffer) {
-        guard replySlot.number >= front else { return }
-        let index = Int(replySlot.number - front)
-        guard replies.indices.contains(index), replies[index] == nil else { return }
-        replies[index] = reply
-        readyBytes += reply.readableBytes
-    }
-
-    /// The reply whose turn it is, if it is ready.
-    mutating func popReady() -> ByteBuffer? {
-        guard let first = replies.first, let reply = first else { return nil }
-        replies.removeFirst()
-        front += 1
-        readyBytes -= reply.readableBytes
-        return reply
     }
 }

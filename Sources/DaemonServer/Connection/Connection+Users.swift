@@ -5,11 +5,9 @@ import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
 
-/// Log-in, and what runs to its end before the next command starts: log-out, purge and what is asked of the sessions.
+/// LOGIN, LOGOUT, PURGE and USERS. Each completes before the connection's next command starts.
 extension Connection {
-    // MARK: Log-in
-
-    /// Copies all that it takes of the command, so that what that came in can be wiped.
+    /// Copies the command's arguments, so that the caller can wipe the request.
     func logIn(_ command: LoginCommand) {
         let request = LoginRequest(
             session: command.session.map { OpaqueID($0).detached() } ?? OpaqueID("default"),
@@ -17,15 +15,16 @@ extension Connection {
             token: command.token.map { Secret($0.readableBytesView) },
             refresh: command.refresh.map { Secret($0.readableBytesView) })
         let session = HeldSession(owner: owner(command.user).detached(), session: request.session)
-        if request.heldBy != nil, heldSessions.count >= Self.mostHeldSessions, !heldSessions.contains(session) {
+        if request.heldBy != nil, heldSessions.count >= Self.maximumHeldSessions, !heldSessions.contains(session) {
             let reason =
-                "this connection holds \(Self.mostHeldSessions) sessions: log one out, or use another connection"
-            return respond(.error(CommandError(.busy, reason)))
+                "this connection holds \(Self.maximumHeldSessions) sessions, the maximum; log one out or use another "
+                + "connection"
+            return replyNow(.error(CommandError(.busy, reason)))
         }
         let replySlot = startBarrier()
         let me = NIOLoopBound(self, eventLoop: eventLoop)
-        // In the loop's next turn, when it is known whether the peer was gone before its command was read: one that
-        // died while the daemon was away may have been logged out since, before anybody was served.
+        // By the next round, this connection is closed if its peer has disconnected. Its login must then not take
+        // effect: a pending logout of the user may have been processed already.
         eventLoop.execute {
             if me.value.isClosed { me.value.endBarrier() } else { me.value.logIn(request, session, replySlot) }
         }
@@ -34,7 +33,7 @@ extension Connection {
     private func logIn(_ request: LoginRequest, _ session: HeldSession, _ replySlot: ReplyQueue.ReplySlot) {
         let (sessions, pendingLogouts) = (context.sessions, context.pendingLogouts)
         run {
-            // A log-out that the uid is owed comes first, lest it end this log-in.
+            // A pending logout of the uid goes first, since it would end this login.
             try await pendingLogouts?.process(uid: session.owner.uid)
             try await sessions.logIn(session.owner, request)
         } then: { connection, result in
@@ -43,7 +42,7 @@ extension Connection {
             }
             if request.heldBy != nil {
                 if connection.isClosed {
-                    // The peer went while it was being logged in: nothing else will ever end this session.
+                    // The peer closed during its login; nothing else would end this session.
                     connection.release([session])
                 } else {
                     connection.heldSessions.insert(session)
@@ -53,10 +52,9 @@ extension Connection {
         }
     }
 
-    /// Sessions that one connection may hold.
-    private static var mostHeldSessions: Int { 1024 }
+    private static var maximumHeldSessions: Int { 1024 }
 
-    /// Ends sessions that this connection held, one after another: a connection is one task, however many it holds.
+    /// Ends held sessions one after another, in one task per connection.
     func release(_ sessions: Set<HeldSession>) {
         guard !sessions.isEmpty else { return }
         let (invalidations, log, id) = (context.invalidationService, context.log, registration.id)
@@ -65,14 +63,12 @@ extension Connection {
                 do throws(CacheFailure) {
                     try await invalidations.release(held.owner, session: held.session, connection: id)
                 } catch {
-                    // What could not be made durable is closed and tried again by the service; it has logged why.
-                    log.debug("a held session did not end at once", metadata: ["uid": "\(held.owner.uid)"])
+                    // The service has logged the error, closed the user, and retries.
+                    log.debug("could not end a held session at once", metadata: ["uid": "\(held.owner.uid)"])
                 }
             }
         }
     }
-
-    // MARK: Log-out and purge
 
     func logOut(_ command: LogoutCommand) {
         let session = command.session.map { OpaqueID($0) }
@@ -84,7 +80,7 @@ extension Connection {
             guard let user else { return try await invalidations.logOutAll(uid: uid, session: session) }
             return try await invalidations.logOut(Owner(uid: uid, user: user), session: session)
         } then: { connection, user, uid in
-            // What has ended need not be ended again.
+            // Sessions that have ended need no release.
             connection.heldSessions = connection.heldSessions.filter { held in
                 let (owner, isOther) = (held.owner, session.map { $0 != held.session } ?? false)
                 return owner.uid != uid ?? owner.uid || owner.user != user ?? owner.user || isOther
@@ -104,10 +100,8 @@ extension Connection {
         }
     }
 
-    /// Ends caches of the caller's uid or, for admins, of whichever is named.
-    /// - Parameters:
-    ///   - body: is told whose; nil for every user, and for every uid.
-    ///   - then: only once it has ended.
+    /// Ends caches of the caller's uid or, for admins, of the named uid.
+    /// - Parameter body: gets the user and the uid; nil for all users or uids.
     private func end(
         _ target: UserTarget, of named: UIDTarget,
         _ body: @escaping @Sendable (InvalidationService, OpaqueID?, _ uid: UInt32?) async throws -> Receipt,
@@ -123,21 +117,21 @@ extension Connection {
             let reason =
                 "UID \(uid.map { "\($0)" } ?? "*"): you are uid \(peer.uid), "
                 + "and only admins may name another (access.admins)"
-            return respond(.error(CommandError(.denied, reason)))
+            return replyNow(.error(CommandError(.denied, reason)))
         }
         let user: OpaqueID? = if case .user(let user) = target { OpaqueID(user) } else { nil }
-        let (invalidations, version) = (context.invalidationService, version)
+        let (invalidations, loops, version) = (context.invalidationService, context.loops, version)
         lifecycle {
             let receipt = try await body(invalidations, user, uid)
+            // Waits one round of each loop, which delivers hits found before the purge (I3) and queued events.
+            if loops.loops.count > 1 { try await loops.barrier() }
             return .reply { $0.writeReceipt(receipt, version) }
         } then: {
             then($0, user, uid)
         }
     }
 
-    // MARK: What runs elsewhere
-
-    /// Runs work that waits elsewhere and takes its result back to the event loop.
+    /// Runs asynchronous work, and passes its result to the event loop.
     func run<Value: Sendable>(
         _ work: @escaping @Sendable () async throws -> Value,
         then: @escaping @Sendable (Connection, Result<Value, any Error>) -> Void
@@ -151,7 +145,6 @@ extension Connection {
         }
     }
 
-    /// Everything that is logged on its way names this request.
     private func startTask(_ work: @escaping @Sendable () async -> Void) {
         tasks += 1
         let request = RequestID(client: registration.id, number: tasks, pid: peer.pid)
@@ -162,26 +155,17 @@ extension Connection {
 
     func users() {
         let (sessions, uid) = (context.sessions, peer.uid)
-        if let known = sessions.knownUserList(of: uid) { return respond(known.reply) }
+        if let known = sessions.knownUserList(of: uid) { return replyNow(known.reply) }
         lifecycle { try await sessions.userList(of: uid).reply }
     }
 
-    /// Runs a command to its end before the next one starts.
-    /// - Parameters:
-    ///   - work: returns the reply.
-    ///   - then: only if that has not failed.
+    /// Runs a command and blocks later ones until it is complete. `work` returns the reply.
     func lifecycle(
         _ work: @escaping @Sendable () async throws -> ByteBuffer,
         then: @escaping @Sendable (Connection) -> Void = { _ in }
     ) {
         let replySlot = startBarrier()
-        let loops = context.loops
-        run {
-            let reply = try await work()
-            // Else what the cache had answered could reach connections of other loops behind the receipt (I3).
-            if loops.loops.count > 1 { try await loops.barrier() }
-            return reply
-        } then: { connection, result in
+        run(work) { connection, result in
             switch result {
             case .success(let reply):
                 then(connection)
@@ -193,7 +177,6 @@ extension Connection {
 }
 
 extension UserList {
-    /// An array, which looks the same in each version of the protocol.
     fileprivate var reply: ByteBuffer {
         reply { users in
             .reply { buffer in

@@ -2,16 +2,15 @@ import CacheCore
 import DequeModule
 import NIOConcurrencyHelpers
 
-/// Events on their way to a connection: told on any thread, taken on the connection's loop.
+/// A bounded queue of events for a subscriber: filled on any thread, emptied on the connection's loop.
 ///
-/// It holds a bounded number, so that who is told faster than its loop or its peer takes them costs nobody memory. What
-/// does not fit is never left out in silence: the connection ends.
+/// If an event does not fit, the connection closes: a subscriber never misses an event without notice.
 final class EventInbox: EventSubscriber {
-    /// How soon the connection is to look.
+    /// When the connection has to write the events.
     enum Urgency: Sendable {
-        /// When it is the account's turn.
+        /// In the account's next turn.
         case soon
-        /// Before a receipt: whoever ends a cache waits for it.
+        /// At once: the logout or purge waits for it before its receipt.
         case atOnce
     }
 
@@ -24,18 +23,17 @@ final class EventInbox: EventSubscriber {
     private let state = NIOLockedValueBox(State())
     private let wake: @Sendable (Urgency) -> Void
 
-    /// Events that may wait.
-    static var most: Int { 256 }
+    static var maximumEvents: Int { 256 }
 
-    /// - Parameter wake: called on any thread, with no lock held.
+    /// - Parameter wake: called on any thread, without a lock.
     init(wake: @escaping @Sendable (Urgency) -> Void) {
         self.wake = wake
     }
 
-    func tell(_ event: UserEvent) {
+    func deliver(_ event: UserEvent) {
         let urgency = state.withLockedValue { state -> Urgency? in
             if state.isOverrun { return nil }
-            if state.events.count >= Self.most {
+            if state.events.count >= Self.maximumEvents {
                 state.isOverrun = true
                 state.events = []
                 return .atOnce
@@ -49,7 +47,7 @@ final class EventInbox: EventSubscriber {
         if let urgency { wake(urgency) }
     }
 
-    /// The next in order. Nil where there is none: then the next is woken for.
+    /// Returns the next event. After nil, the next event calls `wake`.
     func next() -> UserEvent? {
         state.withLockedValue { state in
             let event = state.events.popFirst()
@@ -58,6 +56,6 @@ final class EventInbox: EventSubscriber {
         }
     }
 
-    /// Whether something did not fit. Then nothing comes any more.
+    /// Whether an event did not fit. Then no event follows.
     var isOverrun: Bool { state.withLockedValue { $0.isOverrun } }
 }

@@ -1,25 +1,31 @@
-import DequeModule
+import LinuxSupport
 import NIOCore
 import SocketLoops
 
-/// The time of one event loop, shared out among accounts: in each round an account has its ``LoopShare/allowance``,
-/// over all of its connections; it is longer for an account that has the loop for itself. What an account has left to
-/// do then is done in turns with others', one account in a round (F66).
+/// Divides the time of an event loop between accounts, so that a busy account cannot delay others (F66).
 ///
-/// So whoever asks for little is answered in the round in which it asks, behind the shares of those who ask for much
-/// and never behind all of what they ask for. Within an account, connections are served first come, first served, also
-/// across rounds. Used on the loop alone.
+/// In each round of the loop, an account may work for a quantum as its events arrive, on all of its connections
+/// together. Work beyond the quantum waits in a ``DeficitRoundRobin`` queue, of which each round serves one quantum. So
+/// an account that needs little is served at once. Connections of an account are served first come, first served, also
+/// across rounds. Used on the loop's thread only.
 final class LoopScheduler {
+    private struct Arrival {
+        let account: LoopAccount
+        let lastServed: UInt64
+        let number: Int
+        let work: () -> Void
+    }
+
     private let round: LoopRound
-    /// Of all connections of the loop.
     let latencies: LatencyRecorder
-    /// Does something in a later round.
+    /// Runs its argument in a later round.
     private let schedule: (@escaping () -> Void) -> Void
-    private var shares: [UInt32: LoopShare] = [:]
-    /// Of accounts that have left with a debt: they come back with what is left of it.
-    private var debtors: [UInt32: LoopShare] = [:]
-    /// Those that have something left to do.
-    private var line: Deque<LoopShare> = []
+    private var accounts: [UInt32: LoopAccount] = [:]
+    /// Accounts without connections that had a deficit when the last one closed. A new connection inherits it.
+    private var idleWithDeficit: [UInt32: LoopAccount] = [:]
+    private var queue = DeficitRoundRobin<LoopAccount, () -> Void>(quantum: Int(LoopAccount.sharedQuantum))
+    /// Work that was enqueued after the last turn.
+    private var arrivals: [Arrival] = []
     private var isScheduled = false
 
     init(
@@ -31,164 +37,160 @@ final class LoopScheduler {
         self.schedule = schedule
     }
 
-    /// The share of an account, for one of its connections more.
-    func enter(_ account: UInt32) -> LoopShare {
-        let share =
-            shares[account] ?? debtors.removeValue(forKey: account)
-            ?? LoopShare(account: account, round: round) { [unowned self] in wait($0) }
-        share.connections += 1
-        shares[account] = share
-        shareOut()
-        return share
+    func enter(_ quotaAccount: UInt32) -> LoopAccount {
+        let account =
+            accounts[quotaAccount] ?? idleWithDeficit.removeValue(forKey: quotaAccount)
+            ?? LoopAccount(quotaAccount, round: round)
+        account.connections += 1
+        accounts[quotaAccount] = account
+        setQuantum()
+        return account
     }
 
-    func leave(_ share: LoopShare) {
-        share.connections -= 1
-        guard share.connections == 0 else { return }
-        shares[share.account] = nil
-        share.allowance = LoopShare.sharedAllowance
-        debtors[share.account] = share
-        debtors = debtors.filter { $0.value.hasDebt }
-        shareOut()
+    func leave(_ account: LoopAccount) {
+        account.connections -= 1
+        guard account.connections == 0 else { return }
+        accounts[account.quotaAccount] = nil
+        account.quantum = LoopAccount.sharedQuantum
+        idleWithDeficit[account.quotaAccount] = account
+        idleWithDeficit = idleWithDeficit.filter { $0.value.hasDeficit }
+        setQuantum()
     }
 
-    /// Rounds are short where somebody may come meanwhile, and else as long as makes them cost nothing.
-    private func shareOut() {
-        guard shares.count <= 2 else { return }
-        let allowance = shares.count == 1 ? LoopShare.wholeAllowance : LoopShare.sharedAllowance
-        for share in shares.values { share.allowance = allowance }
+    /// Gives an account that is alone on the loop a long quantum, which costs less.
+    private func setQuantum() {
+        guard accounts.count <= 2 else { return }
+        let quantum = accounts.count == 1 ? LoopAccount.soleQuantum : LoopAccount.sharedQuantum
+        for account in accounts.values { account.quantum = quantum }
     }
 
-    private func wait(_ share: LoopShare) {
-        line.append(share)
-        scheduleTurn()
+    /// Runs `work` at a turn of the account, after the work that its other connections have enqueued before.
+    ///
+    /// Arrivals of one round are ordered by the time when their connection was last served: the poller always reports
+    /// connections in the same order, and the first would be served more often than the last.
+    /// - Parameter lastServed: the connection's last ``LoopAccount/nextServiceNumber()``; 0 before the first.
+    func enqueue(_ account: LoopAccount, lastServed: UInt64 = 0, _ work: @escaping () -> Void) {
+        account.waiting += 1
+        account.recordShortage()
+        arrivals.append(Arrival(account: account, lastServed: lastServed, number: arrivals.count, work: work))
+        if !account.isRunning { scheduleTurn() }
     }
 
     private func scheduleTurn() {
-        guard !isScheduled, !line.isEmpty else { return }
+        guard !isScheduled, !queue.isEmpty || !arrivals.isEmpty else { return }
         isScheduled = true
         schedule { [self] in
             isScheduled = false
-            turn()
+            runTurn()
         }
     }
 
-    private func turn() {
-        guard let share = line.popFirst() else { return }
-        share.takeTurn()
-        if share.isInLine { line.append(share) }
+    /// Serves a quantum of the queue. Work that is enqueued meanwhile waits for the next turn.
+    private func runTurn() {
+        arrivals.sort { ($0.lastServed, $0.number) < ($1.lastServed, $1.number) }
+        for arrival in arrivals { queue.append(arrival.work, of: arrival.account, cost: 0) }
+        arrivals.removeAll(keepingCapacity: true)
+        var spent: Int64 = 0
+        while let (account, work) = queue.popFirst(where: \.mayTakeTurn) {
+            let cost = account.run(work)
+            queue.charge(Int(cost), to: account)
+            spent += cost
+            if spent >= account.quantum { break }
+        }
         scheduleTurn()
     }
 }
 
-/// What one account may do in a round of the loop, and what it has left to do.
-final class LoopShare {
-    let account: UInt32
+/// The time that one account has used on an event loop.
+final class LoopAccount: Hashable {
+    let quotaAccount: UInt32
     fileprivate var connections = 0
+    /// Work in the scheduler's queue.
+    fileprivate var waiting = 0
+    fileprivate var isRunning = false
     private let round: LoopRound
     private var lastRound: UInt64 = 0
-    /// Nanoseconds of the loop's time in this round, and what was spent too much in those before.
+    /// Nanoseconds used in this round, and the deficit from earlier rounds.
     private var spent: Int64 = 0
-    /// Nanoseconds that the commands may have taken that have begun since the clock was looked at.
+    /// Estimated nanoseconds of the commands that began after the clock was last read.
     private var estimate: Int64 = 0
-    private var line: Deque<() -> Void> = []
-    /// What came since the last turn. It goes to the end of the line, ordered by when its connection was served last.
-    private var arrivals: [Arrival] = []
-    private var served: UInt64 = 0
-    /// The round up to which all of the account's connections wait in line, since time ran out not long ago.
-    private var queuesUntil: UInt64 = 0
-    private var isTakingTurn = false
-    private let wait: (LoopShare) -> Void
+    private var serviceNumber: UInt64 = 0
+    /// The round up to which all connections of the account are enqueued, since it ran out of time recently.
+    private var enqueuesUntil: UInt64 = 0
 
-    /// What may be done in a round.
-    fileprivate(set) var allowance = sharedAllowance
-    /// Where there are connections of several accounts: a few times what a hit takes.
-    static var sharedAllowance: Int64 { 100_000 }
-    static var wholeAllowance: Int64 { 500_000 }
-    /// A command that does not leave the loop. The clock costs a hundredth of it.
-    static var command: Int64 { 2_000 }
-    /// Rounds for which connections wait in line after time ran out. Else those that the poller names first would be
-    /// served first in each round that begins with an empty line.
-    private static var roundsInLine: UInt64 { 16 }
-    /// Rounds after which a debt is forgiven: a machine that stood still was nobody's doing.
-    private static var longestDebt: Int64 { 100 }
+    fileprivate(set) var quantum = sharedQuantum
+    /// The quantum while several accounts have connections: the time of about ten hits.
+    static var sharedQuantum: Int64 { 100_000 }
+    static var soleQuantum: Int64 { 500_000 }
+    /// The minimum cost of a command. Reading the clock costs a hundredth of it.
+    static var commandCost: Int64 { 2_000 }
+    /// Rounds for which connections are enqueued after time ran out. Otherwise those that the poller reports first
+    /// would be served first in each round that begins with an empty queue.
+    private static var roundsEnqueued: UInt64 { 16 }
+    /// The maximum deficit, in quanta: the time of a suspended machine is not charged to an account.
+    private static var maximumDeficit: Int64 { 100 }
 
-    private struct Arrival {
-        let lastServed: UInt64
-        let number: Int
-        let work: () -> Void
-    }
-
-    fileprivate init(account: UInt32, round: LoopRound, wait: @escaping (LoopShare) -> Void) {
-        self.account = account
+    fileprivate init(_ quotaAccount: UInt32, round: LoopRound) {
+        self.quotaAccount = quotaAccount
         self.round = round
-        self.wait = wait
     }
 
-    /// Says that somebody begins to work. Each new round has a new allowance, of which debts are paid first.
-    func begin() {
+    static func == (one: LoopAccount, other: LoopAccount) -> Bool { one === other }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+
+    /// Grants the quanta of the rounds since the last call, which reduce the deficit first. Called before any work.
+    func startRound() {
         guard lastRound != round.number else { return }
-        let rounds = Int64(min(round.number &- lastRound, UInt64(Self.longestDebt)))
+        let rounds = Int64(min(round.number &- lastRound, UInt64(Self.maximumDeficit)))
         lastRound = round.number
-        spent = max(0, min(spent, Self.longestDebt * allowance) - rounds * allowance)
+        spent = max(0, min(spent, Self.maximumDeficit * quantum) - rounds * quantum)
     }
 
-    func beginCommand() { estimate += Self.command }
+    func startCommand() { estimate += Self.commandCost }
 
-    /// Counts the time since the last look at the clock as the account's.
-    func charge() { charge(round.lap().nanoseconds) }
+    /// Charges the time since the clock was last read.
+    func charge() { charge(round.endLap().nanoseconds) }
 
-    /// - Parameter nanoseconds: what was begun costs no less than was estimated.
+    /// Charges the commands that have begun: `nanoseconds`, but at least their estimated cost.
     func charge(_ nanoseconds: Int64) {
         spent += max(nanoseconds, estimate)
         estimate = 0
     }
 
-    /// Whether more was spent than the rounds so far have paid for.
-    fileprivate var hasDebt: Bool {
-        begin()
+    fileprivate var hasDeficit: Bool {
+        startRound()
         return spent > 0
     }
 
-    /// Whether there is time left in this round.
-    var hasTime: Bool { spent + estimate < allowance }
-    /// And nobody of the account who waits for it since earlier.
-    var mayGoOn: Bool { hasTime && (isTakingTurn || !isInLine && round.number >= queuesUntil) }
+    /// Whether the account may work longer in this round.
+    var hasTime: Bool { spent + estimate < quantum }
+    /// Whether the account has time and no earlier work of it is enqueued.
+    var mayRun: Bool { hasTime && (isRunning || waiting == 0 && round.number >= enqueuesUntil) }
 
-    fileprivate var isInLine: Bool { !line.isEmpty || !arrivals.isEmpty }
-
-    /// Returns a number for a connection that is being served: larger than all before.
-    func serve() -> UInt64 {
-        served += 1
-        return served
+    fileprivate var mayTakeTurn: Bool {
+        startRound()
+        return hasTime
     }
 
-    /// Does something when it is the account's turn, after what its other connections left earlier.
-    ///
-    /// Several connections that are ready in one round come in the poller's order, which is the same in each round. Put
-    /// in line in that order, the first of them would be served more often than the last.
-    /// - Parameter lastServed: what ``serve()`` returned for the connection; 0 if it was not served yet.
-    func goOnLater(lastServed: UInt64 = 0, _ work: @escaping () -> Void) {
-        let isFirst = !isInLine
-        if !hasTime { noteShortage() }
-        arrivals.append(Arrival(lastServed: lastServed, number: arrivals.count, work: work))
-        if isFirst && !isTakingTurn { wait(self) }
+    /// Returns a number for a connection that is being served, larger than all previous ones.
+    func nextServiceNumber() -> UInt64 {
+        serviceNumber += 1
+        return serviceNumber
     }
 
-    fileprivate func takeTurn() {
-        isTakingTurn = true
-        begin()
-        arrivals.sort { ($0.lastServed, $0.number) < ($1.lastServed, $1.number) }
-        for arrival in arrivals { line.append(arrival.work) }
-        arrivals.removeAll(keepingCapacity: true)
-        // Each but once: who has more to do has come back to the end.
-        for _ in 0..<line.count {
-            guard hasTime, let work = line.popFirst() else { break }
-            work()
-        }
-        isTakingTurn = false
-        if !hasTime { noteShortage() }
+    /// Runs work from the queue and returns the nanoseconds charged.
+    fileprivate func run(_ work: () -> Void) -> Int64 {
+        let before = spent
+        waiting -= 1
+        isRunning = true
+        work()
+        isRunning = false
+        recordShortage()
+        return spent - before
     }
 
-    private func noteShortage() { queuesUntil = round.number + Self.roundsInLine }
+    fileprivate func recordShortage() {
+        if !hasTime { enqueuesUntil = round.number + Self.roundsEnqueued }
+    }
 }

@@ -2,19 +2,18 @@ import CacheCore
 import NIOCore
 import Synchronization
 
-/// How long requests for images took, by where the image came from: a histogram for each, and each event loop has its
-/// own, so that loops do not fight over one line of the cache.
+/// Histograms of the durations of image requests, by the source of the image. Each event loop has its own, so that
+/// loops do not contend for one cache line.
 public final class Latencies: Sendable {
     enum Source: Int, CaseIterable, Sendable {
         case memory, disk, origin, revalidated, put, fallback
-        /// There was none.
+        /// No image.
         case none
         case error
 
-        /// Whether the image was held when it was asked for.
         var isHit: Bool { self == .memory || self == .disk }
 
-        init(_ outcome: GetOutcome) {
+        init(_ outcome: Result<ServedImage?, CacheFailure>) {
             switch outcome {
             case .failure: self = .error
             case .success(nil): self = .none
@@ -31,7 +30,7 @@ public final class Latencies: Sendable {
         }
     }
 
-    /// Upper bounds of the buckets but the last, in nanoseconds: from what a hit takes to what an origin may.
+    /// Upper bounds of all buckets but the last, in nanoseconds: from a hit to a slow origin.
     static let bounds: [Int64] = [
         10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000,
         50_000_000, 100_000_000, 250_000_000, 500_000_000, 1_000_000_000, 2_500_000_000, 5_000_000_000, 10_000_000_000,
@@ -39,33 +38,32 @@ public final class Latencies: Sendable {
 
     let recorders: [LatencyRecorder]
 
-    /// - Parameter loops: event loops.
     public init(loops: Int) {
         recorders = (0..<loops).map { _ in LatencyRecorder() }
     }
 
-    /// What METRICS says of them.
-    public var family: MetricFamily {
-        MetricFamily(
-            "request_duration_seconds", .histogram,
-            "Time from when a request for an image was read until its reply was handed to the kernel, by its source.",
+    public var metric: Metric {
+        Metric(
+            "request_duration_seconds", .histogram, unit: "seconds",
+            "Time from reading a request for an image to handing its reply to the kernel, by the source of the image.",
             Source.allCases.flatMap { samples(of: $0) })
     }
 
-    private func samples(of source: Source) -> [MetricFamily.Sample] {
+    private func samples(of source: Source) -> [Metric.Sample] {
         var total = 0
-        var samples: [MetricFamily.Sample] = []
+        var samples: [Metric.Sample] = []
+        func add(_ suffix: String, _ value: String, _ labels: [(name: String, value: String)] = []) {
+            samples.append(
+                .init(suffix: suffix, text: value, labels: [("source", "\(source)")] + labels, visibility: .metrics))
+        }
         for bucket in 0...Self.bounds.count {
             total += recorders.reduce(0) { $0 + $1.count(source, bucket) }
             let bound = bucket < Self.bounds.count ? Self.seconds(Self.bounds[bucket]) : "+Inf"
-            samples.append(
-                .init("_bucket", text: "\(total)", labels: [("source", "\(source)"), ("le", bound)]))
+            add("_bucket", "\(total)", [("le", bound)])
         }
-        let sum = recorders.reduce(0) { $0 + $1.sum(source) }
-        return samples + [
-            .init("_sum", text: Self.seconds(Int64(sum)), labels: [("source", "\(source)")]),
-            .init("_count", text: "\(total)", labels: [("source", "\(source)")]),
-        ]
+        add("_sum", Self.seconds(Int64(recorders.reduce(0) { $0 + $1.sum(source) })))
+        add("_count", "\(total)")
+        return samples
     }
 
     private static func seconds(_ nanoseconds: Int64) -> String { "\(Double(nanoseconds) / 1e9)" }
@@ -80,7 +78,6 @@ final class LatencyRecorder: Sendable {
         figures = AtomicCounts(Latencies.Source.allCases.count * Self.perSource)
     }
 
-    /// - Parameter count: of requests that took this long.
     func record(_ source: Latencies.Source, _ time: TimeAmount, count: Int = 1) {
         let bucket = Latencies.bounds.firstIndex { time.nanoseconds <= $0 } ?? Latencies.bounds.count
         figures.addAlone(count, at: source.rawValue * Self.perSource + bucket)

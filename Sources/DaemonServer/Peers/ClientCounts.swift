@@ -1,11 +1,10 @@
 import NIOCore
 
-/// What connections have asked for, and what came of it.
 struct ClientCounts: Sendable, Equatable {
     var commands = 0
-    /// Images that were served from what was held, in memory or on disk.
+    /// Images served from memory or disk.
     var hits = 0
-    /// Requests for images that were answered otherwise: by an origin, with none, or with an error.
+    /// Requests for images with another result: an image of the origin, none, or an error.
     var misses = 0
 
     static func += (sum: inout ClientCounts, more: ClientCounts) {
@@ -15,28 +14,26 @@ struct ClientCounts: Sendable, Equatable {
     }
 }
 
-/// How fast a count grows, as far as somebody looks at it: between this look and the last one that is a second older.
-///
-/// Nobody looks in between, so that what is counted pays nothing for it.
+/// The rate of a counter between two reads that are at least a second apart. Counting costs nothing.
 struct CommandRate: Sendable {
-    private typealias Look = (count: Int, time: NIODeadline)
-    private static var shortest: TimeAmount { .seconds(1) }
-    private var before: Look
-    private var last: Look
+    private typealias Reading = (count: Int, time: NIODeadline)
+    private static var minimumInterval: TimeAmount { .seconds(1) }
+    private var before: Reading
+    private var last: Reading
 
-    /// - Parameter start: when the count was 0.
+    /// - Parameter start: the time when the count was 0.
     init(since start: NIODeadline) {
         before = (0, start)
         last = before
     }
 
-    /// Per second, to the nearest whole number.
-    mutating func look(at count: Int, _ now: NIODeadline) -> Int {
-        if now - last.time >= Self.shortest {
+    /// Per second, rounded.
+    mutating func update(_ count: Int, _ now: NIODeadline) -> Int {
+        if now - last.time >= Self.minimumInterval {
             before = last
             last = (count, now)
         }
-        let nanoseconds = max((now - before.time).nanoseconds, Self.shortest.nanoseconds)
+        let nanoseconds = max((now - before.time).nanoseconds, Self.minimumInterval.nanoseconds)
         return Int((Double(count - before.count) * 1e9 / Double(nanoseconds)).rounded())
     }
 }

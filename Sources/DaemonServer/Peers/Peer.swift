@@ -3,24 +3,23 @@ import Glibc
 import NIOCore
 import ThumbcacheProtocol
 
-/// Who is at the other end of a connection, as the kernel says (unix(7), SO_PEERCRED).
+/// The process at the other end of a connection, as reported by the kernel (unix(7), SO_PEERCRED).
 public struct Peer: Sendable, Equatable {
     public let uid: UInt32
-    /// 0 where the kernel does not know, as for a process of another PID namespace.
+    /// 0 if unknown, as for a process of another PID namespace.
     public let pid: Int32
-    /// May log out and purge in another uid's name.
+    /// Whether the peer may log out and purge users of other uids.
     public let isAdmin: Bool
-    /// May read figures of all uids, which every admin may.
+    /// Whether the peer may read metrics of all uids. True for every admin.
     public let isObserver: Bool
 
-    /// - Parameter isObserver: without being an admin.
     public init(uid: UInt32, pid: Int32, isAdmin: Bool, isObserver: Bool = false) {
         (self.uid, self.pid, self.isAdmin) = (uid, pid, isAdmin)
         self.isObserver = isObserver || isAdmin
     }
 }
 
-/// Uids and groups that may do what others may not.
+/// The uids and groups that have a right.
 public struct AccessRule: Sendable, Equatable {
     public var uids: Set<UInt32>
     public var gids: Set<UInt32>
@@ -32,8 +31,7 @@ public struct AccessRule: Sendable, Equatable {
 }
 
 extension Peer {
-    /// Asks the kernel who is at the other end of a Unix socket.
-    /// - Throws: ``IOError`` if it cannot say.
+    /// - Throws: if the kernel does not report the credentials.
     public static func of(
         _ descriptor: CInt, admins: AccessRule, observers: AccessRule = AccessRule()
     ) throws(IOError) -> Peer {
@@ -50,25 +48,25 @@ extension Peer {
     }
 
     private static func isMember(of gids: Set<UInt32>, _ descriptor: CInt) throws(IOError) -> Bool {
-        // More than a process is likely to be in.
+        // A process with more groups gains no right by them.
         var groups = [UInt32](repeating: 0, count: 1024)
         let count = clinux_peer_groups(descriptor, &groups, CInt(groups.count))
         if count < 0 {
-            // Nobody gains a right by a list that cannot be read.
+            // An unreadable list grants no right.
             if errno == ERANGE || errno == ENODATA { return false }
             throw IOError(errnoCode: errno, reason: "SO_PEERGROUPS")
         }
-        // Group 0 counts through the primary group alone.
+        // Group 0 grants a right as a primary group only.
         return groups.prefix(Int(count)).contains { $0 != 0 && gids.contains($0) }
     }
 
-    /// The peer, unless the kernel could not say who it is: no uid of ours stands for whoever it may be (F29).
-    /// - Parameter overflowUID: its word for a uid without a number in this user namespace (user_namespaces(7)).
-    public func refused(asUID overflowUID: UInt32) throws(CommandError) -> Peer {
-        // All ones is no uid but the absence of one: setresuid(2).
+    /// Throws if the peer's uid is unmapped, since one uid would stand for many accounts (F29).
+    /// - Parameter overflowUID: the uid of users without a number in this user namespace (user_namespaces(7)).
+    public func rejectingUnmapped(overflowUID: UInt32) throws(CommandError) -> Peer {
+        // All ones means "no uid": setresuid(2).
         guard uid != overflowUID, uid != .max else {
-            let reason = "the kernel cannot say who you are: your uid has no number in the daemon's user namespace"
-            throw CommandError(.denied, "\(reason), and is shown as \(uid); call as a user who has one")
+            let reason = "your uid has no number in the daemon's user namespace and is reported as \(uid)"
+            throw CommandError(.denied, "\(reason); connect as a user whose uid is mapped")
         }
         return self
     }

@@ -1,35 +1,27 @@
 import NIOCore
 
-/// What INFO says of connections, and of what came by them: of the caller's own account, and to observers of all. The
-/// names that Redis has for a figure are used with its meaning, since tools that were written for Redis read them.
+/// Fields of INFO with Redis's names and meanings, for tools written for Redis. Values are those of the caller's
+/// account; for observers, of all.
 extension PeerRegistry {
     public typealias Lines = [(name: String, value: String)]
 
-    /// The connections of one account, or of all.
+    /// The counters of one account, or of all.
     struct Figures: Sendable {
         var connections = 0
-        /// Those that wait for images.
+        /// Connections that wait for images.
         var waiting = 0
-        /// Connections that were let in since the start.
+        /// Connections accepted since the start.
         var accepted = 0
         var counts = ClientCounts()
         var commandsPerSecond = 0
     }
 
-    /// The section `clients`.
     public func clientLines(for peer: Peer) -> Lines {
         let own = figures(for: peer, now: .now())
-        let lines = [("connected_clients", "\(own.connections)"), ("blocked_clients", "\(own.waiting)")]
-        guard peer.isObserver else { return lines }
-        let all = statistics
-        return lines + [
-            ("connections_accepted", "\(all.accepted)"), ("connections_refused", "\(all.refused)"),
-            ("connections_evicted", "\(all.evicted)"),
-        ]
+        return [("connected_clients", "\(own.connections)"), ("blocked_clients", "\(own.waiting)")]
     }
 
-    /// The section `stats`.
-    /// - Parameter evicted: images that gave way to others on disk, of all accounts.
+    /// - Parameter evicted: images of all accounts evicted from disk.
     public func statisticsLines(for peer: Peer, evicted: Int) -> Lines {
         let own = figures(for: peer, now: .now())
         var lines = [

@@ -1,31 +1,44 @@
+import CacheCore
 import NIOConcurrencyHelpers
 import NIOCore
 import SocketLoops
 import Synchronization
 import ThumbcacheProtocol
 
-/// Who is connected: counts connections and waiting requests of each account, which may have many uids, against their
-/// limits, and finds every connection again when the daemon stops.
+/// All connections: enforces the limits on connections and waiting requests per account, and in total. An account may
+/// have many uids. Signals of the daemon, such as to drain, reach connections through the registry.
 public final class PeerRegistry: Sendable {
     public struct Statistics: Sendable {
         public fileprivate(set) var connections = 0
         public fileprivate(set) var accepted = 0
         public fileprivate(set) var refused = 0
-        /// Closed in favour of others.
+        /// Closed to make room for connections of other accounts.
         public fileprivate(set) var evicted = 0
+
+        public var metrics: [Metric] {
+            [
+                Metric("connections", .gauge, unit: "connections", "Open connections.", connections, .metrics),
+                Metric(
+                    "connections_accepted_total", .counter, unit: "connections", "Connections accepted.", accepted),
+                Metric(
+                    "connections_refused_total", .counter, unit: "connections",
+                    "Connections refused because of a limit.", refused),
+                Metric(
+                    "connections_evicted_total", .counter, unit: "connections",
+                    "Connections closed to make room for connections of other accounts.", evicted),
+            ]
+        }
     }
 
     fileprivate struct State {
         var lastID: UInt64 = 0
         var connections: [UInt64: Member] = [:]
-        /// Those who have connections.
         var accounts: [UInt32: Account] = [:]
-        /// Of all that ever came.
+        /// By account, for all accounts that ever connected.
         var histories: [UInt32: History] = [:]
-        /// Of all together.
         var history: History
         var statistics = Statistics()
-        /// Refused, and still open so that their peers can read why.
+        /// Refused connections that are open until their peers have read the reason.
         var lingering = 0
         var isDraining = false
         var drained: (@Sendable () -> Void)?
@@ -34,15 +47,15 @@ public final class PeerRegistry: Sendable {
     fileprivate struct Account {
         let load = PeerLoad()
         var connections = 0
-        /// Those of them that can give way to others: an admin's never does.
+        /// Connections that can be evicted: all but an admin's.
         var evictable = 0
     }
 
-    /// What is kept of an account when its connections have ended.
+    /// The counters of an account. They outlive its connections.
     fileprivate struct History {
-        /// The last number that a connection was given.
+        /// The id of the latest connection.
         var lastClientID: UInt64 = 0
-        /// Of connections that have ended.
+        /// The sums over closed connections.
         var ended = ClientCounts()
         var rate: CommandRate
     }
@@ -50,29 +63,26 @@ public final class PeerRegistry: Sendable {
     fileprivate struct Member: Sendable {
         let account: UInt32
         let client: ConnectedClient
-        let tell: @Sendable (Order) -> Void
+        let send: @Sendable (Signal) -> Void
     }
 
-    /// What a connection is told, on any thread.
-    enum Order: Sendable {
-        /// Answer what has begun, and close.
+    /// A signal to a connection. Sent from any thread.
+    enum Signal: Sendable {
+        /// Complete started requests, and close.
         case drain
-        /// Close at once.
         case close
-        /// Say why, and close: another connection has come in for this one.
-        case giveWay(String)
+        /// Reply with the reason, and close to make room for another connection.
+        case evict(String)
     }
 
     private let state: NIOLockedValueBox<State>
     private let accountOf: @Sendable (UInt32) -> UInt32
 
-    /// - Parameter accountOf: the account that a uid counts for.
     public init(accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 }) {
         self.accountOf = accountOf
         state = NIOLockedValueBox(State(history: History(rate: CommandRate(since: .now()))))
     }
 
-    /// A connection that was let in.
     struct Registration: Sendable {
         let id: UInt64
         let account: UInt32
@@ -80,12 +90,11 @@ public final class PeerRegistry: Sendable {
         let client: ConnectedClient
     }
 
-    /// Takes a peer in, or says which limit it is over.
-    ///
-    /// When there are as many connections as may be, the one that is idle longest gives way, of whoever has most, as
-    /// far as the newcomer's account then has no more than that one (F80).
+    /// Registers a connection. At the limit, evicts the longest idle connection of the account with the most
+    /// connections, unless the new connection's account would then have more than that one (F80).
+    /// - Throws: BUSY with the limit that is reached.
     func enter(
-        _ peer: Peer, limits: ServerLimits, _ tell: @escaping @Sendable (Order) -> Void
+        _ peer: Peer, limits: ServerLimits, _ send: @escaping @Sendable (Signal) -> Void
     ) throws(CommandError) -> Registration {
         let account = accountOf(peer.uid)
         let (result, evicted) = state.withLockedValue { state -> (Result<Registration, CommandError>, Member?) in
@@ -95,21 +104,23 @@ public final class PeerRegistry: Sendable {
             var evicted: Member?
             if !peer.isAdmin && own >= limits.connectionsPerUID {
                 let reason =
-                    "uid \(account) has \(limits.connectionsPerUID) connections (limit connections-per-uid): "
-                    + "close one, or try again"
+                    "limits.connections-per-uid: account \(account) has \(limits.connectionsPerUID) connections; "
+                    + "close one, then retry"
                 return (state.refuse(reason), nil)
             }
             if state.connections.count >= all {
-                evicted = state.evict(inFavourOf: own)
+                evicted = state.evict(forAccountWith: own)
                 guard evicted != nil else {
-                    return (state.refuse("all \(all) connections are taken (limit connections): try again"), nil)
+                    return (state.refuse("limits.connections: all \(all) are in use; retry later"), nil)
                 }
             }
-            return (.success(state.take(account, peer, tell)), evicted)
+            return (.success(state.register(account, peer, send)), evicted)
         }
         if let evicted {
-            let reason = "all connections are taken (limit connections), and uid \(evicted.account) has most of them"
-            evicted.tell(.giveWay("\(reason): this one, idle longest of those, is closed"))
+            evicted.send(
+                .evict(
+                    "limits.connections reached; closed the longest idle connection of account \(evicted.account), "
+                        + "which has the most"))
         }
         return try result.get()
     }
@@ -123,12 +134,10 @@ public final class PeerRegistry: Sendable {
         drained?()
     }
 
-    /// Closes a connection that counts nowhere, whose peer was just told why. Not at once: a client that writes its
-    /// first requests before it reads would find the connection broken, and never see the reason. In a moment, or at
-    /// once where many wait for theirs. A peer that leaves before makes room for others.
-    /// - Parameter pause: in milliseconds.
+    /// Closes a connection that no longer counts, after `pause` milliseconds, in which its peer can read the reason.
+    /// Closes at once if too many connections wait already.
     func closeSoon(_ stream: Stream, on loop: SocketLoop, after pause: Int64) {
-        guard stream.isOpen, linger(limit: DaemonServer.refusedAtOnce) else { return stream.close() }
+        guard stream.isOpen, linger(limit: DaemonServer.maximumRefused) else { return stream.close() }
         let end = loop.assumeIsolated().scheduleTask(in: .milliseconds(pause)) { stream.close() }
         stream.whenClosed = {
             end.cancel()
@@ -136,7 +145,7 @@ public final class PeerRegistry: Sendable {
         }
     }
 
-    /// Counts one more of the refused connections that stay open for a moment; false when `limit` do already.
+    /// Counts one more refused connection that stays open. Returns false at the limit.
     func linger(limit: Int) -> Bool {
         state.withLockedValue { state in
             guard state.lingering < limit else { return false }
@@ -149,8 +158,8 @@ public final class PeerRegistry: Sendable {
         state.withLockedValue { $0.lingering -= 1 }
     }
 
-    /// Lets nobody in any more, and has every connection answer what it has begun, then close.
-    /// - Parameter drained: called once, when the last one is gone.
+    /// Refuses new connections, and signals all others to drain.
+    /// - Parameter drained: called once, after the last connection has closed.
     func drain(_ drained: @escaping @Sendable () -> Void) {
         let members = state.withLockedValue { state -> [Member] in
             state.isDraining = true
@@ -158,17 +167,16 @@ public final class PeerRegistry: Sendable {
             return Array(state.connections.values)
         }
         if members.isEmpty { return drained() }
-        for member in members { member.tell(.drain) }
+        for member in members { member.send(.drain) }
     }
 
-    /// Closes what is still open.
     func closeAll() {
-        for member in state.withLockedValue({ Array($0.connections.values) }) { member.tell(.close) }
+        for member in state.withLockedValue({ Array($0.connections.values) }) { member.send(.close) }
     }
 
     public var statistics: Statistics { state.withLockedValue { $0.statistics } }
 
-    /// The text of CLIENT LIST: a line for each connection of the caller's own account, to admins for each of all.
+    /// The text of CLIENT LIST: the connections of the caller's account; for admins, all.
     func list(for peer: Peer, now: NIODeadline) -> String {
         let account = accountOf(peer.uid)
         let listed = state.withLockedValue { state in
@@ -177,18 +185,18 @@ public final class PeerRegistry: Sendable {
         return listed.sorted { $0.key < $1.key }.map { $0.value.client.line(at: now) }.joined()
     }
 
-    /// Of the caller's own account, and to observers of all. Looks at every connection.
+    /// The counters of the caller's account; for observers, of all. Visits every connection.
     func figures(for peer: Peer, now: NIODeadline) -> Figures {
         let account = peer.isObserver ? nil : accountOf(peer.uid)
         return state.withLockedValue { $0.figures(of: account, now: now) }
     }
 }
 
-/// How many requests of one account wait, over all of its connections.
+/// The number of waiting requests of one account, over all its connections.
 final class PeerLoad: Sendable {
     private let waiting = Atomic<Int>(0)
 
-    /// Adds a request to the queue; false when `limit` are waiting already.
+    /// Counts one more waiting request. Returns false at the limit.
     func enter(limit: Int) -> Bool {
         if waiting.add(1, ordering: .relaxed).newValue <= limit { return true }
         leave()
@@ -201,13 +209,13 @@ final class PeerLoad: Sendable {
 }
 
 extension PeerRegistry.State {
-    fileprivate mutating func take(
-        _ uid: UInt32, _ peer: Peer, _ tell: @escaping @Sendable (PeerRegistry.Order) -> Void
+    fileprivate mutating func register(
+        _ uid: UInt32, _ peer: Peer, _ send: @escaping @Sendable (PeerRegistry.Signal) -> Void
     ) -> PeerRegistry.Registration {
         lastID += 1
         histories[uid, default: .init(rate: CommandRate(since: .now()))].lastClientID += 1
         let client = ConnectedClient(id: histories[uid]?.lastClientID ?? 0, peer: peer)
-        connections[lastID] = PeerRegistry.Member(account: uid, client: client, tell: tell)
+        connections[lastID] = PeerRegistry.Member(account: uid, client: client, send: send)
         var account = accounts[uid] ?? PeerRegistry.Account()
         account.connections += 1
         account.evictable += peer.isAdmin ? 0 : 1
@@ -233,12 +241,12 @@ extension PeerRegistry.State {
         return member
     }
 
-    /// Makes room for a connection of an account that has so many, at the cost of who has most. Admins keep theirs.
-    fileprivate mutating func evict(inFavourOf own: Int) -> PeerRegistry.Member? {
+    /// Evicts a connection of the account with the most evictable ones, unless it has at most `own` + 1.
+    fileprivate mutating func evict(forAccountWith own: Int) -> PeerRegistry.Member? {
         let most = accounts.max { $0.value.evictable < $1.value.evictable }
         guard let most, most.value.evictable > own + 1 else { return nil }
         let idlest = connections.filter { $0.value.account == most.key && !$0.value.client.peer.isAdmin }
-            .min { ($0.value.client.lastHeard, $0.key) < ($1.value.client.lastHeard, $1.key) }
+            .min { ($0.value.client.lastInput, $0.key) < ($1.value.client.lastInput, $1.key) }
         guard let idlest else { return nil }
         statistics.evicted += 1
         return remove(idlest.key)
@@ -256,7 +264,7 @@ extension PeerRegistry.State {
             figures.waiting += member.client.isWaiting ? 1 : 0
             figures.counts += member.client.counts
         }
-        figures.commandsPerSecond = history.rate.look(at: figures.counts.commands, now)
+        figures.commandsPerSecond = history.rate.update(figures.counts.commands, now)
         if let account { histories[account] = history } else { self.history = history }
         return figures
     }

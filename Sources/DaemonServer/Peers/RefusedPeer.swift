@@ -1,10 +1,10 @@
 import NIOCore
 import SocketLoops
 
-/// A peer that was told why it is refused. What it sends is read for a moment, else it would find its connection broken
-/// before it has read the reason; but no more than a first request or two, since nobody pays for it.
+/// A refused connection until it closes. Reads and discards a bounded amount of input: with unread input, closing would
+/// reset the connection before the peer has read the reason.
 final class RefusedPeer: StreamHandler {
-    private static let most = 64 << 10
+    private static let maximumInput = 64 << 10
 
     private unowned let stream: Stream
     private var read = 0
@@ -13,7 +13,7 @@ final class RefusedPeer: StreamHandler {
 
     func received(_ bytes: ByteBuffer) {
         read += bytes.readableBytes
-        if read >= Self.most { stream.isReading = false }
+        if read >= Self.maximumInput { stream.isReading = false }
     }
 
     func inputEnded() {}

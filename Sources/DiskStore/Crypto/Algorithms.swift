@@ -2,16 +2,15 @@ import COpenSSL
 import CacheCore
 import LinuxSupport
 
-/// OpenSSL's algorithms, fetched once: fetching at each use costs half a microsecond.
+/// OpenSSL's algorithms, fetched once, because each fetch costs 0.5 µs.
 ///
-/// Immutable after it was made, and OpenSSL lets any thread use a fetched algorithm; the compiler cannot know either.
+/// Unchecked: the object is immutable, and OpenSSL allows any thread to use a fetched algorithm.
 final class Algorithms: @unchecked Sendable {
     let cipher: OpaquePointer
     let mac: OpaquePointer
     let hash: OpaquePointer
 
     init() throws {
-        // Where one is missing the process ends.
         guard let cipher = EVP_CIPHER_fetch(nil, "AES-256-GCM", nil), let mac = EVP_MAC_fetch(nil, "HMAC", nil),
             let hash = EVP_MD_fetch(nil, "SHA256", nil)
         else {
@@ -26,14 +25,14 @@ final class Algorithms: @unchecked Sendable {
         EVP_MD_free(hash)
     }
 
-    /// SHA-256. Costs about 4 µs for 8 KiB.
+    /// Costs about 4 µs for 8 KiB.
     func digest(of bytes: UnsafeRawBufferPointer) -> ImageDigest {
         withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { output in
             let target = output.assumingMemoryBound(to: UInt8.self).baseAddress
-            // Only an allocation inside OpenSSL can fail here, where Swift itself would already have trapped.
+            // EVP_Digest fails only if it cannot allocate memory, which traps in Swift, too.
             let done = EVP_Digest(bytes.baseAddress, bytes.count, target, nil, hash, nil) == 1
             guard done, let digest = ImageDigest(UnsafeRawBufferPointer(output)) else {
-                preconditionFailure("SHA-256 failed for want of memory")
+                preconditionFailure("SHA-256 could not allocate memory")
             }
             return digest
         }
@@ -41,23 +40,21 @@ final class Algorithms: @unchecked Sendable {
 }
 
 extension StoreError {
-    /// A call into OpenSSL has just failed on this thread, with OpenSSL's reason. It is for want of memory most likely,
-    /// and never holds what was worked on.
+    /// The error of the OpenSSL call that has just failed on this thread. OpenSSL's reason contains no input data.
     static func openSSL(failedAt doing: String) -> StoreError {
         var reason = [CChar](repeating: 0, count: 256)
-        copenssl_take_reason(&reason, reason.count)
+        copenssl_error_reason(&reason, reason.count)
         let words = String(decoding: reason.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
         return .failed("OpenSSL failed at \(doing): \(words)")
     }
 }
 
-/// Where keys, nonces and names come from. A parameter, so that a test can tell what was drawn.
 public protocol RandomSource: Sendable {
-    /// Fills the buffer with bytes that nobody can predict. Throws ``StoreError/failed(_:)``.
+    /// Fills the buffer with unpredictable bytes. Throws ``StoreError/failed(_:)``.
     func fill(_ buffer: UnsafeMutableRawBufferPointer) throws
 }
 
-/// OpenSSL's generator, seeded by the kernel. RAND_priv_bytes(3): its output is never shown to anybody as is.
+/// OpenSSL's generator for private values: RAND_priv_bytes(3).
 public struct SecureRandom: RandomSource {
     public init() {}
 
@@ -77,7 +74,6 @@ extension RandomSource {
         }
     }
 
-    /// 256 bits.
     func key() throws -> Secret {
         try withWipedMemory(32) { buffer in
             try fill(buffer)
@@ -86,10 +82,9 @@ extension RandomSource {
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104) under one key, with the keyed context kept: 0.7 µs instead of 2.7.
+/// HMAC-SHA-256 (RFC 2104) under one key. Keeping the keyed context reduces the cost from 2.7 to 0.7 µs.
 ///
-/// Used by one thread at a time, whoever owns it sees to that; that is why it may travel between threads. OpenSSL wipes
-/// the key when the context is freed.
+/// Unchecked: the owner ensures that one thread at a time uses it. OpenSSL wipes the key with the context.
 final class Mac: @unchecked Sendable {
     private let context: OpaquePointer
 
@@ -104,8 +99,8 @@ final class Mac: @unchecked Sendable {
 
     deinit { EVP_MAC_CTX_free(context) }
 
-    /// Writes the 32 bytes over `purpose`, a zero byte, and the fields, each with its length before it in four bytes:
-    /// no two inputs are ever the same text, and no two purposes.
+    /// Writes the HMAC of `purpose`, a zero byte and the fields, each preceded by its length in four bytes. Different
+    /// purposes or fields give different inputs.
     func authenticate(
         _ purpose: StaticString, _ fields: [UnsafeRawBufferPointer], into output: UnsafeMutableRawBufferPointer
     ) throws {
@@ -128,7 +123,7 @@ final class Mac: @unchecked Sendable {
         }
     }
 
-    /// The name of a profile, under a key of the user's generation.
+    /// Returns the name of a profile under the key of the user's generation.
     func profileName(of profile: OpaqueID) throws -> HashedName {
         try profile.withBytes { try name("profile", $0) }
     }

@@ -3,24 +3,21 @@ import CacheCore
 import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// Seals, opens and names under one key, AES-256-GCM (NIST SP 800-38D) and HMAC-SHA-256, with OpenSSL's contexts kept
-/// ready, since setting one up costs as much as sealing a small image.
+/// AES-256-GCM (NIST SP 800-38D) and HMAC-SHA-256 under one key. Keeps OpenSSL's contexts, because setting one up costs
+/// as much as encrypting a small image.
 ///
-/// Used by one operation at a time: it is taken from ``EntryCipherPool`` under its lock and given back after. That is why
-/// it may travel between threads. Its contexts hold the key; OpenSSL wipes them when they are freed.
+/// Unchecked: one operation at a time uses a cipher of ``EntryCipherPool``. OpenSSL wipes keys with the contexts.
 final class EntryCipher: @unchecked Sendable {
-    /// Bytes of a nonce: 96 bits, drawn afresh for every seal.
+    /// Bytes of a nonce: 96 random bits for each encryption.
     static let nonceLength = 12
     static let tagLength = 16
-    /// Bytes that a box has beside the text.
     static let overhead = nonceLength + tagLength
 
     private let sealing: OpaquePointer
     private let opening: OpaquePointer
-    /// Under a key derived from the cipher's, so that no key serves two algorithms on data that others choose.
+    /// HMAC under a key derived from the cipher's, so that no key is used with two algorithms.
     let names: Mac
 
-    /// - Parameter key: 32 bytes.
     init(key: Secret, algorithms: Algorithms) throws {
         names = try withWipedMemory(32) { derived in
             try Mac(key: key, algorithms: algorithms).authenticate("thumbcached names 1", [], into: derived)
@@ -46,25 +43,25 @@ final class EntryCipher: @unchecked Sendable {
         EVP_CIPHER_CTX_free(opening)
     }
 
-    /// Where the image of an image key lies.
     func address(of imageKey: ImageKey) throws -> EntryAddress {
         EntryAddress(profile: try names.profileName(of: imageKey.profile), code: imageKey.code)
     }
 
-    /// Seals `first` and `second` as one text into `box`: a nonce that is drawn here, the text of both lengths
-    /// together, and the tag. `bound` must be the same when it is opened.
+    /// Encrypts `first` and `second` as one text. Writes a new nonce, the ciphertext and the tag to `sealed`.
+    /// - Parameter authenticated: additional authenticated data; ``open(_:authenticating:)`` needs the same.
     func seal(
-        _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer, bound: UnsafeRawBufferPointer,
-        into box: UnsafeMutableRawBufferPointer, random: any RandomSource
+        _ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer,
+        authenticating authenticated: UnsafeRawBufferPointer,
+        into sealed: UnsafeMutableRawBufferPointer, random: any RandomSource
     ) throws {
-        let nonce = UnsafeMutableRawBufferPointer(rebasing: box[..<Self.nonceLength])
-        let text = UnsafeMutableRawBufferPointer(rebasing: box[Self.nonceLength..<(box.count - Self.tagLength)])
-        let tag = UnsafeMutableRawBufferPointer(rebasing: box[(box.count - Self.tagLength)...])
+        let nonce = UnsafeMutableRawBufferPointer(rebasing: sealed[..<Self.nonceLength])
+        let text = UnsafeMutableRawBufferPointer(rebasing: sealed[Self.nonceLength..<(sealed.count - Self.tagLength)])
+        let tag = UnsafeMutableRawBufferPointer(rebasing: sealed[(sealed.count - Self.tagLength)...])
         try random.fill(nonce)
         var written: Int32 = 0
         let target = text.assumingMemoryBound(to: UInt8.self).baseAddress
         guard EVP_EncryptInit_ex2(sealing, nil, nil, Self.bytes(UnsafeRawBufferPointer(nonce)), nil) == 1,
-            EVP_EncryptUpdate(sealing, nil, &written, Self.bytes(bound), Int32(bound.count)) == 1,
+            EVP_EncryptUpdate(sealing, nil, &written, Self.bytes(authenticated), Int32(authenticated.count)) == 1,
             first.isEmpty
                 || EVP_EncryptUpdate(sealing, target, &written, Self.bytes(first), Int32(first.count)) == 1,
             second.isEmpty
@@ -75,16 +72,18 @@ final class EntryCipher: @unchecked Sendable {
         else { throw Self.failure("sealing") }
     }
 
-    /// Opens a box where it lies, and says where in it the text is. Nil when the tag does not match: then the text is
-    /// worth nothing and must not be looked at.
-    func open(_ box: UnsafeMutableRawBufferPointer, bound: UnsafeRawBufferPointer) -> UnsafeMutableRawBufferPointer? {
-        let text = UnsafeMutableRawBufferPointer(rebasing: box[Self.nonceLength..<(box.count - Self.tagLength)])
-        let tag = UnsafeMutableRawBufferPointer(rebasing: box[(box.count - Self.tagLength)...])
+    /// Decrypts in place and returns the part of `sealed` that is the text. Returns nil if the tag does not match; the
+    /// contents of the buffer must not be used then.
+    func open(_ sealed: UnsafeMutableRawBufferPointer, authenticating authenticated: UnsafeRawBufferPointer)
+        -> UnsafeMutableRawBufferPointer?
+    {
+        let text = UnsafeMutableRawBufferPointer(rebasing: sealed[Self.nonceLength..<(sealed.count - Self.tagLength)])
+        let tag = UnsafeMutableRawBufferPointer(rebasing: sealed[(sealed.count - Self.tagLength)...])
         var written: Int32 = 0
         let target = text.assumingMemoryBound(to: UInt8.self).baseAddress
         let isWhole =
-            EVP_DecryptInit_ex2(opening, nil, nil, Self.bytes(UnsafeRawBufferPointer(box)), nil) == 1
-            && EVP_DecryptUpdate(opening, nil, &written, Self.bytes(bound), Int32(bound.count)) == 1
+            EVP_DecryptInit_ex2(opening, nil, nil, Self.bytes(UnsafeRawBufferPointer(sealed)), nil) == 1
+            && EVP_DecryptUpdate(opening, nil, &written, Self.bytes(authenticated), Int32(authenticated.count)) == 1
             && (text.isEmpty || EVP_DecryptUpdate(opening, target, &written, target, Int32(text.count)) == 1)
             && EVP_CIPHER_CTX_ctrl(opening, EVP_CTRL_AEAD_SET_TAG, Int32(Self.tagLength), tag.baseAddress) == 1
             && EVP_DecryptFinal_ex(opening, target, &written) == 1
@@ -98,8 +97,8 @@ final class EntryCipher: @unchecked Sendable {
     private static func failure(_ doing: String) -> StoreError { .openSSL(failedAt: doing) }
 }
 
-/// Crypters that are not in use, by the generation whose key they hold; at most `capacity`, longest idle first out, so
-/// that thousands of users cost no memory for contexts they seldom need.
+/// Idle ciphers, by generation. Holds at most `capacity` and discards the one that has been idle longest, because
+/// contexts take memory.
 final class EntryCipherPool: Sendable {
     private let idle = NIOLockedValueBox<[(generation: UInt64, cipher: EntryCipher)]>([])
     private static let capacity = 32
@@ -107,8 +106,7 @@ final class EntryCipherPool: Sendable {
 
     init(algorithms: Algorithms) { self.algorithms = algorithms }
 
-    /// One that holds `key`, idle or new.
-    func take(for generation: UInt64, key: Secret) throws -> EntryCipher {
+    func acquire(for generation: UInt64, key: Secret) throws -> EntryCipher {
         let found = idle.withLockedValue { idle -> EntryCipher? in
             guard let index = idle.lastIndex(where: { $0.generation == generation }) else { return nil }
             return idle.remove(at: index).cipher
@@ -116,7 +114,7 @@ final class EntryCipherPool: Sendable {
         return try found ?? EntryCipher(key: key, algorithms: algorithms)
     }
 
-    func giveBack(_ cipher: EntryCipher, for generation: UInt64) {
+    func release(_ cipher: EntryCipher, for generation: UInt64) {
         _ = idle.withLockedValue { idle -> EntryCipher? in
             let out = idle.count >= Self.capacity ? idle.removeFirst().cipher : nil
             idle.append((generation, cipher))
@@ -124,7 +122,7 @@ final class EntryCipherPool: Sendable {
         }
     }
 
-    /// Frees, and thereby wipes, all that hold the key of a generation. None of them is in use any more.
+    /// Frees all ciphers of a generation, which wipes their keys. None may be in use.
     func removeAll(of generation: UInt64) {
         _ = idle.withLockedValue { idle in
             let out = idle.filter { $0.generation == generation }

@@ -6,11 +6,11 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The key of all user names on disk: made at the first start, never changed. Without it nobody can tell whose what is.
+/// The key under which user names are hashed on disk. Created at the first start and never changed.
 ///
-///     0   "TCNAME", 0, and the format's version
+///     0   "TCNAME", 0, format version
 ///     8   key
-///     40  first half of an HMAC-SHA-256 under the key: damage is noticed
+///     40  first half of an HMAC-SHA-256 under the key, to detect damage
 final class NameHashingKey: Sendable {
     static let fileName: FileName = "names.key"
     private static let size = 56
@@ -21,31 +21,32 @@ final class NameHashingKey: Sendable {
 
     private init(_ mac: Mac) { self.mac = NIOLockedValueBox(mac) }
 
-    /// The key of this store; made if it is missing, after everything has been destroyed that only the old one could
-    /// name (F51). A file that is there but wrong stops the start: it may be a mistake that somebody can mend.
-    static func found(
-        in home: StoreHome, keys: Directory, disk: Disk, algorithms: Algorithms, random: any RandomSource, log: Logger
+    /// Returns the key of this store. If the file is missing, destroys all logins, whose names are no longer known,
+    /// and creates a new key (F51). An invalid file stops the start: an administrator may be able to restore it.
+    static func loadOrCreate(
+        in home: StoreDirectory, keys: Directory, disk: Disk, algorithms: Algorithms, random: any RandomSource,
+        log: Logger
     ) throws -> NameHashingKey {
-        if let found = try existing(in: home, of: geteuid(), disk: disk, algorithms: algorithms) { return found }
+        if let found = try load(in: home, of: geteuid(), disk: disk, algorithms: algorithms) { return found }
         let count = try LoginFiles.destroyAll(in: keys, disk)
         if count > 0 {
-            log.warning("names.key is missing: everybody is logged out", metadata: ["logins": "\(count)"])
+            log.warning("names.key missing; all users logged out", metadata: ["logins": "\(count)"])
         }
         return try make(in: home.directory, disk, random, algorithms)
     }
 
-    /// The key of this store, or nil.
-    /// - Parameter owner: the uid that it must belong to.
-    static func existing(
-        in home: StoreHome, of owner: UInt32, disk: Disk, algorithms: Algorithms
+    /// Nil if the file is missing.
+    /// - Parameter owner: the uid that must own the file.
+    static func load(
+        in home: StoreDirectory, of owner: UInt32, disk: Disk, algorithms: Algorithms
     ) throws -> NameHashingKey? {
         guard let status = try disk.status(of: fileName, in: home.directory) else { return nil }
         func wrong(_ problem: String) -> StoreStartError {
             StoreStartError(
-                "\(home.path)/names.key \(problem). Put the right file back; or remove it, which logs everybody out "
-                    + "and throws away all images")
+                "\(home.path)/names.key \(problem). Restore the file, or remove it to log out all users and "
+                    + "discard all images")
         }
-        guard status.kind == .file else { throw wrong("is no plain file") }
+        guard status.kind == .file else { throw wrong("is not a plain file") }
         guard status.owner == owner else { throw wrong("belongs to uid \(status.owner) instead of \(owner)") }
         guard status.permissions & 0o077 == 0 else {
             throw wrong("has mode \(String(status.permissions, radix: 8)) instead of 600")
@@ -53,10 +54,10 @@ final class NameHashingKey: Sendable {
         let file = try disk.contents(of: fileName, in: home.directory, limit: 4096) ?? Secret([])
         return try file.withBytes { bytes in
             var reader = ByteReader(bytes)
-            guard bytes.count == size, let magic = reader.take(8), let key = reader.take(32),
-                let check = reader.take(16)
+            guard bytes.count == size, let magic = reader.read(8), let key = reader.read(32),
+                let check = reader.read(16)
             else { throw wrong("has \(bytes.count) bytes instead of \(size)") }
-            guard magic.elementsEqual(Self.magic) else { throw wrong("is no names.key of this version") }
+            guard magic.elementsEqual(Self.magic) else { throw wrong("is not a names.key of this version") }
             let mac = try Mac(key: Secret(key), algorithms: algorithms)
             let isRight = try withUnsafeTemporaryAllocation(byteCount: 32, alignment: 8) { expected in
                 try mac.authenticate(purpose, [], into: expected)
@@ -67,13 +68,12 @@ final class NameHashingKey: Sendable {
         }
     }
 
-    /// A new key, durable.
     private static func make(
         in home: Directory, _ disk: Disk, _ random: any RandomSource, _ algorithms: Algorithms
     ) throws -> NameHashingKey {
         let key = try random.key()
         let mac = try Mac(key: key, algorithms: algorithms)
-        // The check is of 32 bytes, of which the file has half.
+        // The HMAC has 32 bytes, of which the file contains the first 16.
         try withWipedMemory(Self.size + 16) { file in
             file.copyBytes(from: magic)
             key.withBytes { UnsafeMutableRawBufferPointer(rebasing: file[8..<40]).copyBytes(from: $0) }
@@ -83,16 +83,16 @@ final class NameHashingKey: Sendable {
         return NameHashingKey(mac)
     }
 
-    /// Destroys the keys in a directory where this configuration does not look for them.
+    /// Destroys the keys in a directory that this configuration does not use.
     static func destroyUnused(in home: Directory, disk: Disk, log: Logger) throws {
         if let keys = try unlessMissing({ () throws(SystemError) in try disk.openDirectory("keys", in: home) }) {
             let count = try LoginFiles.destroyAll(in: keys, disk)
             if count > 0 {
                 log.warning(
-                    "keys moved by the configuration: everybody is logged out", metadata: ["logins": "\(count)"])
+                    "keys moved by the configuration; all users logged out", metadata: ["logins": "\(count)"])
             }
         }
-        // Only what is one: another program's file of that name is none of ours.
+        // Another program may have a file of the same name.
         let file = try disk.contents(of: fileName, in: home, limit: 4096)
         guard let file, file.withBytes({ $0.starts(with: magic) }) else { return }
         try disk.overwrite(fileName, in: home)
@@ -100,7 +100,6 @@ final class NameHashingKey: Sendable {
         try disk.sync(home)
     }
 
-    /// The name of an owner on disk.
     func name(of owner: Owner) throws -> HashedName {
         try mac.withLockedValue { mac in
             try withUnsafeBytes(of: owner.uid.bigEndian) { uid in
@@ -109,7 +108,7 @@ final class NameHashingKey: Sendable {
         }
     }
 
-    /// The check value of a key file; it binds whose the file is.
+    /// Writes the check value of a key file. It covers the owner, so that a copied key file is invalid elsewhere.
     func check(
         _ contents: UnsafeRawBufferPointer, of owner: HashedOwner, into output: UnsafeMutableRawBufferPointer
     ) throws {

@@ -1,17 +1,15 @@
 import CacheCore
 import LinuxSupport
 
-/// Bytes that nobody can tell from random ones, in words of 64 bits, and the name that they are on disk: their digits,
-/// in lower-case hexadecimal.
+/// Pseudorandom bytes, as words of 64 bits, whose name on disk is their lower-case hexadecimal digits.
 package struct HexName<let wordCount: Int>: Hashable, Sendable {
     private var words: InlineArray<wordCount, UInt64>
 
-    /// Takes the first bytes of `bytes`, which must hold as many.
     init(_ bytes: UnsafeRawBufferPointer) {
         words = InlineArray { UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self)) }
     }
 
-    /// From 16 digits for each word; nil for anything else.
+    /// Reads 16 digits for each word. Returns nil for any other input.
     init?(hex digits: some Collection<UInt8>) {
         guard digits.count == 16 * wordCount else { return nil }
         words = InlineArray(repeating: 0)
@@ -21,7 +19,6 @@ package struct HexName<let wordCount: Int>: Hashable, Sendable {
         }
     }
 
-    /// Writes the bytes.
     func write(to buffer: UnsafeMutableRawBufferPointer) {
         for index in words.indices {
             buffer.storeBytes(of: words[index].bigEndian, toByteOffset: index * 8, as: UInt64.self)
@@ -35,7 +32,6 @@ package struct HexName<let wordCount: Int>: Hashable, Sendable {
         }
     }
 
-    /// Writes the digits.
     fileprivate func writeHex(to digits: UnsafeMutableBufferPointer<UInt8>, at position: Int = 0) {
         for index in words.indices { Hex.write(words[index], to: digits, at: position + 16 * index) }
     }
@@ -47,23 +43,22 @@ package struct HexName<let wordCount: Int>: Hashable, Sendable {
     }
 
     package func hash(into hasher: inout Hasher) {
-        // Any part of it is as good as the whole.
+        // One word suffices, because all bits are pseudorandom.
         hasher.combine(words[1])
     }
 }
 
-/// The name that a user or a profile has on disk: an HMAC-SHA-256. It says nothing without the key it was made under.
+/// The name of a user or profile on disk: an HMAC-SHA-256, which reveals nothing without its key.
 package typealias HashedName = HexName<4>
 
-/// What tells one life of a user's cache from the next: 16 random bytes, never used twice.
+/// Identifies one generation of a user's cache: 16 random bytes, never reused.
 package typealias GenerationID = HexName<2>
 
 extension HashedName {
-    /// The bucket that the name belongs to.
     var bucket: UInt8 { UInt8(truncatingIfNeeded: words[0] >> 56) }
 }
 
-/// Whom a log-in and its images belong to, as the disk knows them.
+/// The owner of a login and its images, as named on disk.
 struct HashedOwner: Hashable, Sendable {
     let uid: UInt32
     let user: HashedName
@@ -84,7 +79,7 @@ struct GenerationName: Hashable, Sendable {
 }
 
 extension GenerationName {
-    /// nil for a name that the store did not give.
+    /// Returns nil for a name that the store does not use.
     init?(_ name: FileName) {
         let parts = name.bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 2, let user = HashedName(hex: parts[0]), let generation = GenerationID(hex: parts[1])
@@ -93,15 +88,16 @@ extension GenerationName {
     }
 }
 
-/// The address of an image within a generation: `<profile-name>.<code>`.
+/// The address of an entry within a generation: `<profile-name>.<code>`.
 package struct EntryAddress: Hashable, Sendable {
     let profile: HashedName
-    /// Of its image key: size and style.
+    /// Size and style, from the image key.
     let code: UInt16
+    var isUnsized: Bool { code == 0 }
 }
 
 extension EntryAddress {
-    /// nil for a name that the store did not give.
+    /// Returns nil for a name that the store does not use.
     init?(_ name: FileName) {
         let digits = name.bytes.dropFirst(65)
         guard name.bytes.count <= 70, let profile = HashedName(hex: name.bytes.prefix(64)),
@@ -118,7 +114,7 @@ extension EntryAddress {
         profile == other.profile && ImageKey.canBeSource(code, of: other.code)
     }
 
-    /// Where the entry lies in its generation's directory: bucket and name, with a slash between them.
+    /// The path below the generation's directory: `<bucket>/<name>`.
     var path: FileName {
         FileName(length: 3 + nameLength) { path in
             BucketName.write(bucket, to: path)
@@ -129,7 +125,6 @@ extension EntryAddress {
 
     var fileName: FileName { FileName(length: nameLength) { writeName(to: $0) } }
 
-    /// 64 digits, a dot, and the code in decimal.
     private var nameLength: Int { 65 + (code < 10 ? 1 : code < 100 ? 2 : code < 1_000 ? 3 : code < 10_000 ? 4 : 5) }
 
     private func writeName(to name: UnsafeMutableBufferPointer<UInt8>) {
@@ -143,7 +138,6 @@ extension EntryAddress {
     }
 }
 
-/// The name of a bucket: two hexadecimal digits.
 enum BucketName {
     static func fileName(_ bucket: UInt8) -> FileName { FileName(length: 2) { write(bucket, to: $0) } }
 
@@ -152,14 +146,13 @@ enum BucketName {
         digits[1] = Hex.digit(bucket & 15)
     }
 
-    /// nil for a name that the store did not give.
     static func bucket(of name: FileName) -> UInt8? {
         guard name.bytes.count == 2, let word = Hex.word(name.bytes) else { return nil }
         return UInt8(word)
     }
 }
 
-/// All readers of names at once, for the fuzzer.
+/// Parses a name in every way, for the fuzzer.
 package enum StoreFileNames {
     package static func read(_ bytes: UnsafeRawBufferPointer) {
         let name = FileName(bytes)
@@ -170,9 +163,9 @@ package enum StoreFileNames {
         if let bucket = BucketName.bucket(of: name) {
             precondition(BucketName.fileName(bucket) == name, "a name has two spellings")
         }
-        if let marker = LogoutMarker(fileName: name) {
-            precondition(FileName(marker.name) == name, "a marker's name is not what the file is called")
-            precondition(marker.name.hasPrefix("\(marker.uid)."), "a marker is of another uid than its name says")
+        if let pending = PendingLogoutFile(fileName: name) {
+            precondition(FileName(pending.name) == name, "a pending-logout file has another name")
+            precondition(pending.name.hasPrefix("\(pending.uid)."), "a pending-logout file has another uid")
         }
     }
 }

@@ -1,7 +1,6 @@
 import LinuxSupport
 
-/// Takes big-endian fields from bytes that anybody may have written. Never reads past the end: what is not there is
-/// nil.
+/// Reads big-endian fields from untrusted bytes. Never reads past the end; returns nil for a field that is cut off.
 struct ByteReader {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
@@ -11,23 +10,24 @@ struct ByteReader {
     var isAtEnd: Bool { position == bytes.count }
 
     mutating func integer<Integer: FixedWidthInteger>(_: Integer.Type) -> Integer? {
-        guard let field = take(MemoryLayout<Integer>.size) else { return nil }
+        guard let field = read(MemoryLayout<Integer>.size) else { return nil }
         return Integer(bigEndian: field.loadUnaligned(as: Integer.self))
     }
 
-    mutating func take(_ count: Int) -> UnsafeRawBufferPointer? {
+    mutating func read(_ count: Int) -> UnsafeRawBufferPointer? {
         guard count >= 0, count <= bytes.count - position else { return nil }
         defer { position += count }
         return UnsafeRawBufferPointer(rebasing: bytes[position..<(position + count)])
     }
 
-    /// A field with its length before it in two bytes.
+    /// Reads a field preceded by its length in two bytes.
     mutating func field() -> UnsafeRawBufferPointer? {
         guard let count = integer(UInt16.self) else { return nil }
-        return take(Int(count))
+        return read(Int(count))
     }
 
-    /// What may be missing, behind a byte that says whether it is there. Nil in nil where it is not.
+    /// Reads an optional value, preceded by a byte that is 1 if it is present and 0 if not. Returns `.some(nil)` for an
+    /// absent value, nil for invalid bytes.
     mutating func optional<Value>(_ read: (inout ByteReader) -> Value?) -> Value?? {
         switch integer(UInt8.self) {
         case 0: .some(nil)
@@ -36,21 +36,19 @@ struct ByteReader {
         }
     }
 
-    /// A field of valid UTF-8.
     mutating func text() -> String? {
         guard let field = field() else { return nil }
         return String(validating: field, as: UTF8.self)
     }
 }
 
-/// Appends big-endian fields.
+/// Appends big-endian fields to an array.
 struct ByteWriter {
     private(set) var bytes: [UInt8] = []
-    /// Whether a field was longer than its length can say; the bytes are worth nothing then.
+    /// Whether a field was longer than 65,535 bytes, which makes the result unusable.
     private(set) var isTooLong = false
 
-    /// - Parameter capacity: bytes to make room for at once; with all of them nothing is moved, and ``wipe()`` reaches
-    ///   every copy.
+    /// - Parameter capacity: if it suffices, the array is never moved, so that ``wipe()`` reaches every copy.
     init(capacity: Int) { bytes.reserveCapacity(capacity) }
 
     mutating func integer(_ value: some FixedWidthInteger) {
@@ -64,7 +62,7 @@ struct ByteWriter {
         if let value { write(&self, value) }
     }
 
-    /// A field with its length before it in two bytes.
+    /// Appends a field preceded by its length in two bytes.
     mutating func field(_ field: UnsafeRawBufferPointer) {
         guard let count = UInt16(exactly: field.count) else {
             isTooLong = true

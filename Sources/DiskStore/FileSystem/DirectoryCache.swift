@@ -1,10 +1,9 @@
 import NIOConcurrencyHelpers
 
-/// Open directories of generations and their buckets, kept so that a hit needs no look-up but its own; at most
-/// `capacity`, least recently used first out.
+/// Open directories of generations and buckets, so that a hit needs no further lookup. Discards the least recently used
+/// when full; a discarded directory stays open while an operation uses it.
 ///
-/// A directory that goes out stays open for those who work in it. A generation's name is never reused, so opening one
-/// again by name is safe.
+/// Reopening by name is safe, because names of generations are never reused.
 final class DirectoryCache: Sendable {
     struct Key: Hashable {
         /// ``Generation/number``.
@@ -16,7 +15,6 @@ final class DirectoryCache: Sendable {
     private struct State {
         var open: [Key: (directory: Directory, lastUse: UInt64)] = [:]
         var uses: UInt64 = 0
-        /// Directories that were removed.
         var removals: UInt64 = 0
     }
 
@@ -35,14 +33,13 @@ final class DirectoryCache: Sendable {
         }
     }
 
-    /// Grows whenever a directory is removed. To be looked at before one is opened.
+    /// Number of directories removed so far. Read this before opening a directory.
     var removals: UInt64 { state.withLockedValue { $0.removals } }
 
-    /// - Parameter removals: how many there had been before the directory was opened, for whoever does not keep it from
-    ///   being removed meanwhile: with one more since, it may be the one that is gone, and is not kept. nil for whoever
-    ///   does.
+    /// - Parameter removals: ``removals`` before the directory was opened. If it has changed, the directory
+    ///   may have been removed, and is not added. Nil if the caller prevents removals meanwhile.
     func insert(_ directory: Directory, for key: Key, unlessRemovedSince removals: UInt64? = nil) {
-        // What goes out is returned from the lock, so that it is closed outside of it.
+        // The discarded directory is returned, so that it is closed outside the lock.
         _ = state.withLockedValue { state -> Directory? in
             if let removals, removals != state.removals { return nil }
             var out: Directory?
@@ -56,7 +53,6 @@ final class DirectoryCache: Sendable {
         }
     }
 
-    /// The directory is gone.
     func remove(_ key: Key) {
         _ = state.withLockedValue { state in
             state.removals += 1
@@ -72,8 +68,8 @@ final class DirectoryCache: Sendable {
         }
     }
 
-    /// Closes all that nobody works in. False when there was nothing to give up.
-    func giveUpAll() -> Bool {
+    /// Discards all directories and closes those not in use. Returns false if the cache was empty.
+    func closeAll() -> Bool {
         let out = state.withLockedValue { state in
             defer { state.open = [:] }
             return state.open.values.map(\.directory)

@@ -2,20 +2,20 @@ import CLinux
 import Glibc
 import LinuxSupport
 
-/// A name in a directory, and what it is as far as the directory knows.
 struct DirectoryEntry {
     let name: FileName
-    /// Some file systems do not say.
+    /// The kind, or nil if the file system does not report it.
     let kind: FileStatus.Kind?
 }
 
 extension Disk {
-    /// Calls `body` for each name in a directory, until it answers false. Names that come or go meanwhile may or may
-    /// not be seen, the others are seen once. Costs one open and one call per 32 KiB of entries (about 300 names).
+    /// Calls `body` for each name in a directory, until it returns false. Names that appear or disappear meanwhile may
+    /// be reported or not.
     ///
-    /// A directory that somebody has removed since it was opened holds nothing (F73): it was empty when it went.
+    /// Costs one open and one call per 32 KiB of entries (about 300 names). A directory that has been removed since it
+    /// was opened is empty (F73).
     func list(_ directory: Directory, _ body: (DirectoryEntry) throws -> Bool) throws {
-        // A descriptor of its own: the reading position belongs to the open file, and others may be listing too.
+        // Open it again: the reading position belongs to the open file, which other threads may be listing.
         guard let own = try unlessMissing({ () throws(SystemError) in try openDirectory(".", in: directory) }) else {
             return
         }
@@ -29,7 +29,6 @@ extension Disk {
         }
     }
 
-    /// All names of a directory; `limit` bounds the memory it takes.
     func names(in directory: Directory, limit: Int = .max) throws -> [DirectoryEntry] {
         var found: [DirectoryEntry] = []
         try list(directory) { entry in

@@ -2,10 +2,10 @@ import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// The file system with its interruptions and short counts completed (F9). Everything above the seam goes through it.
+/// The file system with interrupted and short calls completed (F9). The store makes all its calls through it.
 ///
-/// When the process runs out of descriptors, those of ``DirectoryCache`` are given up and the call is tried
-/// once more: they are a reserve that keeps hits and purges going (I9).
+/// If the process runs out of descriptors, closes those of ``DirectoryCache``, which serve as a reserve for hits and
+/// purges (I9), and retries once.
 final class Disk: Sendable {
     let system: any FileSystem
     let directories: DirectoryCache
@@ -13,14 +13,12 @@ final class Disk: Sendable {
     /// Directories whose last fsync failed.
     let failedSyncs = NIOLockedValueBox(FailedSyncs())
 
-    /// - Parameter openDirectories: that are kept open at most.
     init(system: any FileSystem, openDirectories: Int, random: any RandomSource) throws {
         self.system = system
         directories = DirectoryCache(capacity: openDirectories)
         temporaries = try TemporaryNames(random: random)
     }
 
-    /// A configured directory, by its absolute path.
     func openRoot(_ path: String) throws(SystemError) -> Directory {
         Directory(try open(FileName(path), in: AT_FDCWD, for: .root), system)
     }
@@ -29,12 +27,12 @@ final class Disk: Sendable {
         Directory(try open(name, in: directory.descriptor, for: .directory), system)
     }
 
-    /// What somebody has planted there is never followed (F24) and counts as missing.
+    /// Opens a directory; nil if it is missing or not a directory. Links are not followed (F24).
     func existingDirectory(_ name: FileName, in directory: Directory) throws(SystemError) -> Directory? {
         do {
             return try openDirectory(name, in: directory)
         } catch {
-            if error.isMissing || error.isOfWrongKind { return nil }
+            if error.isMissing || error.isWrongKind { return nil }
             throw error
         }
     }
@@ -43,7 +41,7 @@ final class Disk: Sendable {
         OpenFile(descriptor: try open(name, in: directory.descriptor, for: purpose), system: system)
     }
 
-    /// A file to read, opened without waiting for the disk. Nothing is tried twice: that is for those who may wait.
+    /// Opens a file for reading without blocking on the disk. Does not retry.
     func openCached(_ path: FileName, in directory: Directory) throws(SystemError) -> OpenFile {
         OpenFile(descriptor: try system.openCached(path, in: directory.descriptor), system: system)
     }
@@ -52,8 +50,7 @@ final class Disk: Sendable {
         try system.makeDirectory(name, in: directory.descriptor)
     }
 
-    /// Makes a directory. That somebody else has made it is no error.
-    /// - Returns: whether it was made by this call.
+    /// Returns whether this call created the directory.
     @discardableResult
     func makeDirectoryIfAbsent(_ name: FileName, in directory: Directory) throws(SystemError) -> Bool {
         do {
@@ -81,7 +78,6 @@ final class Disk: Sendable {
         try system.unlink(name, in: directory.descriptor)
     }
 
-    /// Unlinks a name; that it is not there is no error.
     func unlinkIfPresent(_ name: FileName, in directory: Directory) throws(SystemError) {
         _ = try unlessMissing { () throws(SystemError) in try unlink(name, in: directory) }
     }
@@ -90,8 +86,7 @@ final class Disk: Sendable {
         try system.removeDirectory(name, in: directory.descriptor)
     }
 
-    /// Removes a directory if nothing is in it. That it is not there, holds something or is none is no error.
-    /// - Returns: whether it was removed.
+    /// Returns whether this call removed the directory. Without effect if it is missing, not empty or not a directory.
     @discardableResult
     func removeDirectoryIfEmpty(_ name: FileName, in directory: Directory) throws(SystemError) -> Bool {
         do {
@@ -103,7 +98,7 @@ final class Disk: Sendable {
         }
     }
 
-    /// The status of a name itself, of a link and not of what it points to; nil when nothing is there.
+    /// Does not follow links. Nil if the name is missing.
     func status(of name: FileName, in directory: Directory) throws(SystemError) -> FileStatus? {
         try unlessMissing { () throws(SystemError) in try system.status(of: name, in: directory.descriptor) }
     }
@@ -118,13 +113,13 @@ final class Disk: Sendable {
             }
         } catch {
             guard error.isOutOfDescriptors else { throw error }
-            guard directories.giveUpAll() else { throw error }
+            guard directories.closeAll() else { throw error }
         }
         return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
     }
 }
 
-/// nil where what is asked for is not there.
+/// Returns nil if the call fails with ENOENT.
 @inline(__always)
 func unlessMissing<Result>(_ call: () throws(SystemError) -> Result) throws(SystemError) -> Result? {
     do throws(SystemError) {
@@ -135,8 +130,7 @@ func unlessMissing<Result>(_ call: () throws(SystemError) -> Result) throws(Syst
     }
 }
 
-/// An open directory, closed with the last reference: whoever works in one keeps it open, and names looked up in it
-/// stay in it, whatever is swapped around it (F25).
+/// An open directory, closed with the last reference. Lookups stay in it even if its name is moved or replaced (F25).
 final class Directory: Sendable {
     let descriptor: Int32
     private let system: any FileSystem
@@ -148,7 +142,7 @@ final class Directory: Sendable {
 
     func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 
-    /// Its next entries, as getdents64 writes them; 0 at the end, and where the directory has been removed.
+    /// Reads the next entries as getdents64 writes them. Returns 0 at the end, and if the directory has been removed.
     func list(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try unlessMissing { () throws(SystemError) in
             try retryingInterrupts { () throws(SystemError) in try system.list(descriptor, into: buffer) }
@@ -158,7 +152,7 @@ final class Directory: Sendable {
     deinit { closeQuietly(descriptor, system) }
 }
 
-/// An open file, closed when it goes out of scope, if not before.
+/// An open file, closed at the end of its scope at the latest.
 struct OpenFile: ~Copyable, Sendable {
     fileprivate let descriptor: Int32
     fileprivate let system: any FileSystem
@@ -166,7 +160,7 @@ struct OpenFile: ~Copyable, Sendable {
 
     func status() throws(SystemError) -> FileStatus { try system.status(of: descriptor) }
 
-    /// Fills `buffer` as far as the file reaches. Returns the bytes read.
+    /// Reads until the buffer is full or the file ends. Returns the number of bytes.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0) throws(SystemError) -> Int {
         var filled = 0
         while filled < buffer.count {
@@ -181,13 +175,11 @@ struct OpenFile: ~Copyable, Sendable {
         return filled
     }
 
-    /// Fills `buffer` from the page cache in one go, without waiting for the disk. Returns the bytes read, maybe too
-    /// few.
+    /// Reads from the page cache with one call, without blocking on the disk. May return fewer bytes than available.
     func readCached(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try system.readCached(descriptor, into: buffer, at: 0)
     }
 
-    /// Writes all of `bytes`.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64 = 0) throws(SystemError) {
         var written = 0
         while written < bytes.count {
@@ -196,7 +188,7 @@ struct OpenFile: ~Copyable, Sendable {
             let count = try retryingInterrupts { () throws(SystemError) in
                 try system.write(descriptor, rest, at: position)
             }
-            // A write of some bytes that writes none and names no error would otherwise be tried for ever.
+            // Otherwise a write that returns 0 would be retried forever.
             if count == 0 { throw SystemError(.write, EIO) }
             written += count
         }
@@ -212,7 +204,7 @@ struct OpenFile: ~Copyable, Sendable {
 
     func touch(at seconds: Int64) throws(SystemError) { try system.touch(descriptor, at: seconds) }
 
-    /// Closes now, for whoever wants to know that what was written has arrived (close reports it on some file systems).
+    /// Closes the file and reports write errors, which some file systems report only here.
     mutating func close() throws(SystemError) {
         isOpen = false
         try system.close(descriptor)
@@ -225,6 +217,6 @@ private func closeQuietly(_ descriptor: Int32, _ system: any FileSystem) {
     do {
         try system.close(descriptor)
     } catch {
-        // Nothing that was only read, or that failed already, can be lost here; the descriptor is gone either way.
+        // No data can be lost: the file was only read, or has failed already. The descriptor is closed in any case.
     }
 }

@@ -3,10 +3,10 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import Synchronization
 
-/// Small files that must survive a power cut, whole in the old state or whole in the new one.
+/// Small files that survive a power cut in either the old or the new state.
 extension Disk {
-    /// All bytes of a file; empty when what stands there is no file or is longer than `limit`, which nothing of the
-    /// store's is; nil when there is none.
+    /// Returns the contents of a file; nil if it is missing. Returns no bytes for anything but a plain file of at most
+    /// `limit` bytes, since the store writes no other.
     func contents(of name: FileName, in directory: Directory, limit: Int) throws(SystemError) -> Secret? {
         do {
             let file = try open(name, in: directory, for: .reading)
@@ -18,17 +18,17 @@ extension Disk {
             }
         } catch {
             if error.isMissing { return nil }
-            if error.isOfWrongKind { return Secret([]) }
+            if error.isWrongKind { return Secret([]) }
             throw error
         }
     }
 
-    /// The name under which a file is written before it replaces another. One each, so that a retry, or the end of the
-    /// log-in, finds what an attempt left.
-    static func temporaryName(for name: FileName) -> FileName { name.with(invalidation: "tmp") }
+    /// The temporary name while a file is replaced: one for each file, so that a later step finds what an earlier
+    /// attempt left.
+    static func temporaryName(for name: FileName) -> FileName { name.appending("tmp") }
 
-    /// Writes a file and moves it over the old one, durably; leaves no temporary file behind when it throws.
-    /// - Parameter which: the directory, for one of those whose failed fsyncs are kept in mind (F7).
+    /// Replaces a file durably. Leaves no temporary file if it throws.
+    /// - Parameter which: the directory, if failed fsyncs of it are tracked (F7).
     func replace(
         _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: UnsafeRawBufferPointer
     ) throws(SystemError) {
@@ -38,31 +38,28 @@ extension Disk {
             try create(temporary, in: directory, with: bytes)
             try rename(temporary, in: directory, to: name, in: directory)
         } catch {
-            // Else the next attempt, the end of the log-in or the sweep finds it under its one name.
+            // If this fails, the next attempt, the logout or the sweep removes it.
             unlinkIfPossible(temporary, in: directory)
             throw error
         }
         if let which { try sync(directory, which) } else { try sync(directory) }
     }
 
-    /// The same with bytes that are no secret.
+    /// Replaces a file durably. For bytes that are not secret.
     func replace(
         _ name: FileName, in directory: Directory, _ which: SyncedDirectory? = nil, with bytes: some Sequence<UInt8>
     ) throws {
         try Array(bytes).withUnsafeBytes { try replace(name, in: directory, which, with: $0) }
     }
 
-    /// Unlinks what whoever comes next finds and removes, if it stays.
+    /// Unlinks a name. Ignores errors, because a later step removes it.
     func unlinkIfPossible(_ name: FileName, in directory: Directory) {
         do throws(SystemError) {
             try unlinkIfPresent(name, in: directory)
-        } catch {
-            // It stays.
-        }
+        } catch {}
     }
 
-    /// Writes a file that is not there yet, with its bytes durable; its name is when its directory is. What stands
-    /// there when this throws may be a part of it.
+    /// Creates a file with durable contents. Its name becomes durable with the directory. May leave an incomplete file.
     func create(_ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer) throws(SystemError) {
         var file = try open(name, in: directory, for: .creating)
         try file.write(bytes)
@@ -70,19 +67,19 @@ extension Disk {
         try file.close()
     }
 
-    /// Overwrites a file with zeros, durably, as far as there is one.
+    /// Overwrites a file with zeros, durably. Does nothing if it is missing.
     func overwrite(_ name: FileName, in directory: Directory) throws(SystemError) {
         do throws(SystemError) {
             let file = try open(name, in: directory, for: .overwriting)
             let status = try file.status()
-            // The store's own files are far smaller; of anything larger the beginning is enough to end it.
+            // The store's own files are smaller. Of a larger file, overwriting the start suffices to make it invalid.
             if status.kind == .file { try file.writeZeros(Int(min(status.size, 1 << 16))) }
         } catch {
-            if !error.isMissing && !error.isOfWrongKind { throw error }
+            if !error.isMissing && !error.isWrongKind { throw error }
         }
     }
 
-    /// Writes into a file that exists, durably. A full disk does not stop it.
+    /// Writes to an existing file durably. Succeeds on a full disk.
     func overwrite(
         _ name: FileName, in directory: Directory, with bytes: UnsafeRawBufferPointer, at offset: Int64
     ) throws(SystemError) {
@@ -94,7 +91,7 @@ extension Disk {
 }
 
 extension OpenFile {
-    /// Makes it begin with zeros, durably: a file system that allocates late has set the blocks aside then.
+    /// Writes zeros at the start, durably, so that the file system allocates the blocks.
     func writeZeros(_ count: Int) throws(SystemError) {
         let zeros = UnsafeMutableRawBufferPointer.allocate(byteCount: count, alignment: 16)
         defer { zeros.deallocate() }
@@ -104,31 +101,27 @@ extension OpenFile {
     }
 }
 
-// MARK: Directories
-
-/// A directory that is made durable, whichever way it was opened.
+/// A directory whose fsyncs are tracked, however it was opened.
 enum SyncedDirectory: Hashable, Sendable {
     case keys, sessions
     case keysOf(uid: UInt32), sessionsOf(uid: UInt32)
     case images(DirectoryCache.Key)
 }
 
-/// The last fsync of each directory that failed, by its number, with what the system said.
+/// The last failed fsync of each directory.
 struct FailedSyncs: Sendable {
     fileprivate var failures: [SyncedDirectory: (number: UInt64, error: SystemError)] = [:]
     fileprivate var last: UInt64 = 0
 }
 
 extension Disk {
-    /// Whether an fsync of a directory failed and none that proves anything has succeeded since.
+    /// Whether an fsync of this directory has failed and none after a new change has succeeded since.
     func hasFailedSync(_ which: SyncedDirectory) -> Bool { failedSyncs.withLockedValue { $0.failures[which] != nil } }
 
-    /// Makes what happened in a directory durable.
+    /// Makes the changes to a directory durable.
     ///
-    /// After an fsync has failed a second one that succeeds proves nothing: the kernel may have dropped what it could
-    /// not write (F7). So a directory whose fsync failed is changed anew before the next one.
-    /// - Throws: also when this fsync succeeded and another of the same directory failed meanwhile: what was to be made
-    ///   durable may be what the kernel dropped then.
+    /// After a failed fsync, a successful one proves nothing, because the kernel may have dropped the changes (F7). So
+    /// the directory is changed again first, and a failure of another thread's fsync of it fails this call, too.
     func sync(_ directory: Directory, _ which: SyncedDirectory) throws(SystemError) {
         let before = failedSyncs.withLockedValue { $0.failures[which]?.number }
         if before != nil {
@@ -153,7 +146,7 @@ extension Disk {
         if let since { throw since }
     }
 
-    /// Of a generation that is gone nothing is to be made durable.
+    /// Discards the failures of an ended generation.
     func forgetFailedSyncs(of generation: UInt64) {
         failedSyncs.withLockedValue { state in
             state.failures = state.failures.filter { which, _ in
@@ -163,17 +156,14 @@ extension Disk {
     }
 }
 
-// MARK: Temporary files
-
-/// Names for files on their way: they say which run of the daemon made them, so that those of a run that died can be
-/// told from those that are being written.
+/// Names of temporary files, with a random prefix of this run, so that files of an earlier run can be recognized.
 final class TemporaryNames: Sendable {
     private static let prefix = Array("tmp.".utf8)
     private let ours: [UInt8]
     private let next = Atomic<UInt64>(0)
 
     init(random: any RandomSource) throws {
-        // The first half of a random name is enough to tell runs apart.
+        // 64 bits suffice to tell runs apart.
         ours = Self.prefix + (try random.generationID()).fileName.bytes.prefix(16)
     }
 
@@ -184,6 +174,5 @@ final class TemporaryNames: Sendable {
 
     func isTemporary(_ name: FileName) -> Bool { name.bytes.starts(with: Self.prefix) }
 
-    /// Whether a run before this one left it.
     func isStale(_ name: FileName) -> Bool { isTemporary(name) && !name.bytes.starts(with: ours) }
 }

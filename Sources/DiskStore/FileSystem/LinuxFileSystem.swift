@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import LinuxSupport
 
-/// The machine's own file system.
+/// The file system of the machine.
 public struct LinuxFileSystem: FileSystem {
     public init() {}
 
@@ -36,7 +36,7 @@ public struct LinuxFileSystem: FileSystem {
     public func blockSize(_ descriptor: Int32) -> Int {
         var found = statvfs()
         guard fstatvfs(descriptor, &found) == 0 else { return 4096 }
-        // f_bsize is what is best read at once, a megabyte over NFS. A few file systems know only that one.
+        // f_bsize is the preferred I/O size, 1 MiB on NFS. Some file systems set only f_bsize.
         return Int(clamping: found.f_frsize > 0 ? found.f_frsize : found.f_bsize)
     }
 

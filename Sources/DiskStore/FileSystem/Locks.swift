@@ -1,7 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// A fixed number of locks that stand for any number of things: two things may share one, one thing always has the
-/// same. Nobody takes two at a time.
+/// A fixed number of locks for any number of keys. Different keys may share a lock, so no thread holds two at a time.
 struct StripedLocks: Sendable {
     private let locks: [NIOLock]
 
@@ -12,10 +11,9 @@ struct StripedLocks: Sendable {
     }
 }
 
-/// Keeps the directories of a uid while somebody is about to make something in them: they go when they are empty,
-/// and between making one and filling it it is.
+/// Protects the directories of a uid from removal between their creation and their first entry.
 final class DirectoryClaims: Sendable {
-    /// How many are at it, by uid.
+    /// Number of operations in progress, by uid.
     private let claims = NIOLockedValueBox<[UInt32: Int]>([:])
 
     func claiming<Result>(_ uid: UInt32, _ body: () throws -> Result) rethrows -> Result {
@@ -29,7 +27,7 @@ final class DirectoryClaims: Sendable {
         return try body()
     }
 
-    /// Runs `body` if nobody is at it, and nobody can begin meanwhile: for two or three system calls.
+    /// Runs `body` if no operation on the uid is in progress, and blocks new ones meanwhile.
     func ifUnclaimed(_ uid: UInt32, _ body: () throws -> Void) rethrows {
         try claims.withLockedValue { claims in
             if claims[uid] == nil { try body() }

@@ -2,8 +2,7 @@ import CLinux
 import Glibc
 import LinuxSupport
 
-/// The machine's file system for whoever only looks. It opens nothing for writing, takes no lock, and leaves access
-/// times alone where the system lets it: whatever would change something throws EROFS.
+/// The file system of the machine without write access: calls that would change something throw EROFS.
 public struct ReadOnlyFileSystem: FileSystem {
     private let real = LinuxFileSystem()
 
@@ -18,7 +17,7 @@ public struct ReadOnlyFileSystem: FileSystem {
         do {
             return try real.open(name, in: directory, flags | CLINUX_O_NOATIME)
         } catch {
-            // Of a directory that is another's the time may not be left alone, open(2): that of markers is root's.
+            // O_NOATIME requires ownership (open(2)); the directory of pending logouts belongs to root.
             guard error.code == EPERM else { throw error }
             return try real.open(name, in: directory, flags & ~CLINUX_O_NOATIME)
         }

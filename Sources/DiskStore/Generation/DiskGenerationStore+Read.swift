@@ -3,27 +3,27 @@ import LinuxSupport
 import NIOCore
 
 extension DiskGenerationStore {
-    /// How often a file is opened under a name where others keep appearing; then it is a miss.
-    private static let mostAttempts = 4
+    /// How often a read is retried if the file is replaced meanwhile; then it is a miss.
+    private static let maximumAttempts = 4
 
-    /// One entry, opened in the buffer that it is then sent from. Costs openat, fstat, pread and close, and one
+    /// Reads an entry and decrypts it in the buffer that is sent. Costs openat, fstat, pread and close, and one
     /// allocation of the image's size.
     func read(_ address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
         guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
-        for _ in 0..<Self.mostAttempts {
+        for _ in 0..<Self.maximumAttempts {
             do {
                 let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
                 let status = try file.status()
-                // Replaced or removed after it was opened: no name leads to it any more.
+                // The file was replaced or removed after it was opened.
                 if status.linkCount == 0 { continue }
                 if let image = try read(file, status, at: address, with: cipher, framing: framing) {
-                    noteUse(of: file, status)
+                    recordUse(of: file, status)
                     return image
                 }
                 files.reject(address, status: status, in: generation)
             } catch {
                 if error.isMissing { return nil }
-                guard error.isOfWrongKind || error.isDenied else { throw error }
+                guard error.isWrongKind || error.isDenied else { throw error }
                 files.reject(address, status: nil, in: generation)
             }
             return nil
@@ -31,38 +31,37 @@ extension DiskGenerationStore {
         return nil
     }
 
-    /// Nil for what is torn, tampered with, planted or unreadable.
+    /// Returns nil if the entry is torn, altered, not written by the store, or unreadable.
     func read(
         _ file: borrowing OpenFile, _ status: FileStatus, at address: EntryAddress, with cipher: EntryCipher,
         framing: ReplyFraming
     ) throws(SystemError) -> Image? {
-        guard isInOrder(status) else { return nil }
+        guard canBeEntry(status) else { return nil }
         do throws(SystemError) {
             return try image(in: file, of: Int(status.size), at: address, with: cipher, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
             }
         } catch {
-            // What the disk cannot give back (F6) is as good as torn; what memory was short for is not.
-            if error.isOfMedium { return nil }
+            // An unreadable sector is a torn entry (F6). Other errors, such as ENOMEM, do not concern the entry.
+            if error.isMediumError { return nil }
             throw error
         }
     }
 
-    /// Whether a file may be an entry at all.
-    func isInOrder(_ status: FileStatus) -> Bool {
+    func canBeEntry(_ status: FileStatus) -> Bool {
         status.kind == .file && status.linkCount == 1 && status.size >= EntryHeader.overhead
-            && status.size <= files.costs.longest
+            && status.size <= files.costs.maximumEntry
     }
 
-    /// Reads an entry of `size` bytes into the buffer that is later sent, and opens it there. Nil when anything about
-    /// it is not as it was sealed (I5), or when not all of it was read.
+    /// Reads an entry of `size` bytes into the buffer that is sent, and decrypts it there. Nil if the read was short or
+    /// the entry is invalid (I5).
     func image(
         in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with cipher: EntryCipher,
         framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
     ) throws(SystemError) -> Image? {
-        // The header goes into the room that the builder keeps before the image, which the reply's prefix takes later.
+        // The header uses the space before the image that later holds the reply's prefix.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
         var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
         builder.buffer.moveWriterIndex(to: start + size)
@@ -75,13 +74,13 @@ extension DiskGenerationStore {
         return Image(record, bytes: builder.finish(framing))
     }
 
-    /// Marks an image as used, at most once an hour.
-    private func noteUse(of file: borrowing OpenFile, _ status: FileStatus) {
-        guard Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: files.now()) else { return }
+    /// Updates the time of last use, at most once an hour.
+    private func recordUse(of file: borrowing OpenFile, _ status: FileStatus) {
+        guard Eviction.shouldRecordUse(lastUse: status.modifiedSeconds, now: files.now()) else { return }
         do throws(SystemError) {
             try file.touch(at: files.now())
         } catch {
-            // On a read-only disk hits go on (I9); the image merely looks less used than it is.
+            // On a read-only disk, hits go on (I9); the image only seems less used than it is.
         }
     }
 }

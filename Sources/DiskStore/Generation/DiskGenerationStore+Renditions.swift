@@ -2,15 +2,15 @@ import CacheCore
 import LinuxSupport
 
 extension DiskGenerationStore {
-    /// Costs a listing of the profile's bucket, and where there are more than `most`, a read of each.
+    /// Costs a listing of the profile's bucket, and a read of each rendition if there are more than `most`.
     func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws {
         try whileOpen {
-            try storeErrors("removing images that were made in other sizes") {
+            try storeErrors("removing renditions") {
                 try withCipher { cipher in
                     let name = try cipher.names.profileName(of: profile)
-                    let addresses = try files.addresses(of: name, in: generation).filter { $0.code != 0 }
+                    let addresses = try files.addresses(of: name, in: generation).filter { !$0.isUnsized }
                     guard addresses.count > most else { return }
-                    // What was PUT in a size is no rendition.
+                    // Images that were PUT in a size are not renditions.
                     let renditions = try addresses.compactMap { address in try use(of: address, with: cipher) }
                     let others = renditions.filter { $0.address.code != imageKey.code }.sorted {
                         $0.lastUse < $1.lastUse
@@ -23,7 +23,7 @@ extension DiskGenerationStore {
         }
     }
 
-    /// When a rendition was last used, at a grain of an hour; nil for any other image, and for what is none.
+    /// Returns when a rendition was last used, to the hour; nil for other images and invalid entries.
     private func use(
         of address: EntryAddress, with cipher: EntryCipher
     ) throws -> (address: EntryAddress, lastUse: Int64, status: FileStatus)? {
@@ -31,7 +31,7 @@ extension DiskGenerationStore {
         do throws(SystemError) {
             let file = try files.disk.open(address.fileName, in: bucket, for: .reading)
             let status = try file.status()
-            // Without a note that it was used: nobody has asked for it.
+            // This read is not a use by a client, so the time of last use stays.
             let image = try read(file, status, at: address, with: cipher, framing: .bare)
             return image?.record.rendered == nil ? nil : (address, status.modifiedSeconds, status)
         } catch {

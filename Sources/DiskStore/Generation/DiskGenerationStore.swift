@@ -5,15 +5,15 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Synchronization
 
-/// One generation with its key. When it is closed the key is wiped, and what lies in the directory is noise.
+/// A generation with its key. Closing it wipes the key, which makes the images on disk unreadable.
 final class DiskGenerationStore: GenerationStore {
     let generation: Generation
     let files: ImageFiles
     private let ciphers: EntryCipherPool
-    /// Nil once closed. Only used inside the gate.
+    /// Nil after closing. Used only inside the gate.
     private let key: NIOLockedValueBox<Secret?>
     private let gate = DrainGroup()
-    /// What the tag of each entry binds first: whose it is.
+    /// The owner's part of the additional authenticated data of each entry.
     let owner: [UInt8]
 
     init(generation: Generation, key: Secret, files: ImageFiles, ciphers: EntryCipherPool) {
@@ -25,24 +25,11 @@ final class DiskGenerationStore: GenerationStore {
     }
 
     func read(_ imageKey: ImageKey, framing: ReplyFraming) throws -> Image? {
-        try reading { try read(try $0.address(of: imageKey), with: $0, framing: framing) }
-    }
-
-    func imageKeys(of profile: OpaqueID) throws -> [ImageKey]? {
-        let profile = profile.detached()
-        return try reading { cipher in
-            try files.addresses(of: try cipher.names.profileName(of: profile), in: generation)
-                .map { ImageKey(profile: profile, code: $0.code) }
-        }
-    }
-
-    /// Nil also where the disk did not say: nobody must take it for a bucket in which there is none.
-    private func reading<Result>(_ body: (EntryCipher) throws -> Result?) throws -> Result? {
         try whileOpen {
             do {
-                return try withCipher(body)
+                return try withCipher { try read(try $0.address(of: imageKey), with: $0, framing: framing) }
             } catch {
-                // No descriptors, no memory, a disk that does not answer: nothing is known of the entry, so it stays.
+                // No descriptors, no memory or an I/O error: the entry may be valid, so it stays.
                 files.counters.count(.failedReads)
                 return nil
             }
@@ -62,7 +49,7 @@ final class DiskGenerationStore: GenerationStore {
         }
     }
 
-    /// Evicts outside of the gate: a purge of this user does not wait until others' images are gone.
+    /// Evicts outside the gate, so that a purge of this user does not wait for the eviction of other users' images.
     func makeRoom(keeping imageKey: ImageKey?) {
         do {
             let address = try imageKey.map { imageKey in
@@ -70,7 +57,7 @@ final class DiskGenerationStore: GenerationStore {
             }
             if try files.makeRoom(after: generation, keeping: address) { return }
         } catch {
-            // Closed, or it cannot be done now. To be over a quota for a while hurts nobody.
+            // The store is closed, or eviction failed. Exceeding a quota for a while is harmless.
         }
         files.maintenance.wake()
     }
@@ -81,19 +68,20 @@ final class DiskGenerationStore: GenerationStore {
         }
         let header = EntryHeader(recordLength: record.count, imageLength: image.bytes.count)
         let size = EntryHeader.overhead + record.count + image.bytes.count
-        guard size <= files.costs.longest else {
-            throw StoreError.noSpace("the image takes \(size) bytes, over the quota of \(files.costs.longest)")
+        guard size <= files.costs.maximumEntry else {
+            throw StoreError.noSpace("the image needs \(size) bytes; the limit is \(files.costs.maximumEntry)")
         }
         return try withCipher { cipher in
             let address = try cipher.address(of: imageKey)
             let entry = try [UInt8](unsafeUninitializedCapacity: size) { entry, count in
                 let entry = UnsafeMutableRawBufferPointer(entry)
                 header.write(to: entry)
-                let box = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart..<size])
-                try header.withBound(of: owner, at: address) { bound in
+                let sealed = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.sealedStart..<size])
+                try header.withAuthenticatedData(of: owner, at: address) { authenticated in
                     try image.bytes.image.withUnsafeReadableBytes { image in
                         try record.withUnsafeBytes { record in
-                            try cipher.seal(image, record, bound: bound, into: box, random: files.random)
+                            try cipher.seal(
+                                image, record, authenticating: authenticated, into: sealed, random: files.random)
                         }
                     }
                 }
@@ -105,7 +93,7 @@ final class DiskGenerationStore: GenerationStore {
 
     func drop(_ imageKey: ImageKey, isCurrent: () -> Bool) throws {
         try whileOpen {
-            try storeErrors("removing an image that the origin no longer has") {
+            try storeErrors("removing an image that the origin has deleted") {
                 try files.remove(try withCipher { try $0.address(of: imageKey) }, of: generation) { _ in isCurrent() }
             }
         }
@@ -120,7 +108,7 @@ final class DiskGenerationStore: GenerationStore {
                     let name = try withCipher { try $0.names.profileName(of: profile) }
                     files.withLock(generation, name.bucket) {
                         fence(profile)
-                        // Where it fails the others are removed all the same; only there is no receipt.
+                        // Continue with the other profiles; the error is thrown at the end, so there is no receipt.
                         failure.attempt {
                             usage = usage + (try files.removeAll(of: name, in: generation))
                             removed(profile)
@@ -139,12 +127,12 @@ final class DiskGenerationStore: GenerationStore {
         gate.drain()
         key.withLockedValue { $0 = nil }
         ciphers.removeAll(of: generation.number)
-        // Its open directories, 257 at most, are closed when it is discarded: a receipt does not wait for that.
+        // Open directories, 257 at most, are closed on discarding, so that a receipt does not wait for it.
     }
 
     func discard() {
-        files.log.attempt(
-            "a dead generation could not be moved to the trash; it is tried again later", .warning,
+        files.log.onFailure(
+            "could not move the directory of an ended generation to the trash; will retry", .warning,
             ["uid": "\(generation.owner.uid)"]
         ) { try files.discard(generation) }
     }
@@ -157,21 +145,19 @@ final class DiskGenerationStore: GenerationStore {
 
     func withCipher<Result>(_ body: (EntryCipher) throws -> Result) throws -> Result {
         guard let key = key.withLockedValue({ $0 }) else { throw StoreError.closed }
-        let cipher = try ciphers.take(for: generation.number, key: key)
-        defer { ciphers.giveBack(cipher, for: generation.number) }
+        let cipher = try ciphers.acquire(for: generation.number, key: key)
+        defer { ciphers.release(cipher, for: generation.number) }
         return try body(cipher)
     }
 }
 
 extension DiskGenerationStore {
-    /// Bytes of the largest entry that is opened on an event loop: it takes about 40 µs.
-    private static var largestCachedRead: Int64 { 128 << 10 }
+    /// The maximum size of an entry that is decrypted on an event loop, which takes about 40 µs.
+    private static var maximumCachedRead: Int64 { 128 << 10 }
 
-    /// One entry, as far as the kernel holds all of it. Costs openat2, fstat, preadv2 and close, none of which waits
-    /// for the disk.
-    ///
-    /// Whatever is out of the ordinary is left to ``read(_:framing:)``, which may wait: a directory that is not open
-    /// yet, an entry that is bad, a use that is to be noted.
+    /// Reads an entry if the kernel's caches hold all of it. Costs openat2, fstat, preadv2 and close, none of which
+    /// blocks on the disk. Leaves other cases to ``read(_:framing:)``: a directory that is not open, an invalid entry,
+    /// a use to be recorded.
     func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead {
         do {
             return try whileOpen {
@@ -179,7 +165,7 @@ extension DiskGenerationStore {
                     let canReadCached = files.canReadCached.load(ordering: .relaxed)
                     guard canReadCached || generation.isNew else { return .unknown }
                     let address = try cipher.address(of: imageKey)
-                    if generation.holdsNothing(in: address.bucket) { return .nothing }
+                    if generation.isKnownEmpty(address.bucket) { return .nothing }
                     guard canReadCached, let image = try readCached(address, with: cipher, framing: framing) else {
                         return .unknown
                     }
@@ -190,18 +176,18 @@ extension DiskGenerationStore {
             files.canReadCached.store(false, ordering: .relaxed)
             return .unknown
         } catch {
-            // Not in memory, not there, or no more ours: to be found out by whoever may wait.
+            // Not cached, missing or closed; a read that may block finds out.
             return .unknown
         }
     }
 
     private func readCached(_ address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
-        // One open directory a user, and not one for each bucket, of which a few users' would fill the cache of them.
+        // Opens by path from the generation's directory: keeping each bucket open would fill DirectoryCache.
         guard let directory = files.disk.directories[generation.key()] else { return nil }
         let file = try files.disk.openCached(address.path, in: directory)
         let status = try file.status()
-        guard isInOrder(status), status.size <= Self.largestCachedRead,
-            !Eviction.isWorthNoting(lastUse: status.modifiedSeconds, now: files.now())
+        guard canBeEntry(status), status.size <= Self.maximumCachedRead,
+            !Eviction.shouldRecordUse(lastUse: status.modifiedSeconds, now: files.now())
         else { return nil }
         return try image(in: file, of: Int(status.size), at: address, with: cipher, framing: framing) {
             file, buffer throws(SystemError) in

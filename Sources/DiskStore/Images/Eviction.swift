@@ -3,29 +3,28 @@ import Logging
 import NIOConcurrencyHelpers
 
 extension ImageFiles {
-    /// Brings a generation and the store back within their quotas after a write. Bounded; what is left over is left to
-    /// maintenance. The entry just written goes last of all: only when it alone is over.
-    /// - Returns: whether the quotas are kept now.
+    /// Enforces the quotas of a generation and of the store after a write. Returns whether they are met.
+    ///
+    /// The amount of work is bounded; maintenance does the rest. The entry just written is evicted only if it alone
+    /// exceeds a quota.
     func makeRoom(after generation: Generation, keeping: EntryAddress?) throws -> Bool {
         let keepsOwn = try makeRoom(in: generation, keeping: keeping)
-        // Trash counts too, but nobody's images go while there is trash to delete.
+        // Trash counts towards the quota; delete it before evicting images.
         let trashed = trash.usage.bytes
         if trashed > 0, ledger.withLockedValue({ $0.total.bytes }) + trashed > quota {
             _ = try trash.emptySome(budget: Eviction.batch)
         }
-        var nothingToGive: Set<UInt64> = []
-        for _ in 0..<Self.mostGiversAsked {
-            if makeRoomInStore(keeping: keeping, passingOver: &nothingToGive) { return keepsOwn }
-            // What was freed is enough for one write.
-            if nothingToGive.isEmpty { break }
+        var exhausted: Set<UInt64> = []
+        for _ in 0..<Self.maximumAccountsPerWrite {
+            if makeRoomInStore(keeping: keeping, excluding: &exhausted) { return keepsOwn }
+            // One batch suffices for one write.
+            if exhausted.isEmpty { break }
         }
         return false
     }
 
-    /// How many are asked to give by somebody who has something else to do.
-    private static let mostGiversAsked = 4
+    private static let maximumAccountsPerWrite = 4
 
-    /// Whether all images together, or those of one user, take more than they may.
     var isOverQuota: Bool {
         if ledger.withLockedValue({ $0.total.bytes > quota }) { return true }
         return generations.contains { generation in
@@ -33,46 +32,44 @@ extension ImageFiles {
         }
     }
 
-    /// Evicts a batch from a user that is over its own quota. False when another batch would bring it on.
+    /// Evicts a batch from a user that exceeds its quota. Returns false if another batch is needed.
     func makeRoom(in generation: Generation, keeping: EntryAddress?) throws -> Bool {
         let used = ledger.withLockedValue { $0.counted(of: generation.number).bytes }
         guard used > userQuota else { return true }
-        // Down to 95 %, so that it is not needed at every write.
+        // Evict to 95 %, so that the next writes do not evict again.
         let freed = try evict(
             from: generation, bytes: used - (userQuota - userQuota / 20), needed: used - userQuota, keeping: keeping)
         return freed.bytes == 0 || used - freed.bytes <= userQuota
     }
 
-    /// Evicts a batch from whoever is most over its share and has something to give. False when another call would
-    /// bring it on.
-    /// - Parameter passingOver: whoever gave nothing; one more with each call that freed nothing.
-    func makeRoomInStore(keeping: EntryAddress?, passingOver nothingToGive: inout Set<UInt64>) -> Bool {
-        let giver = ledger.withLockedValue { $0.giver(quota: quota, accountOf: accountOf, passingOver: nothingToGive) }
-        guard let giver else { return true }
+    /// Evicts a batch from the account that most exceeds its share. Returns false if another call is needed.
+    /// - Parameter excluding: generations from which nothing could be evicted. A call that evicts nothing adds one.
+    func makeRoomInStore(keeping: EntryAddress?, excluding exhausted: inout Set<UInt64>) -> Bool {
+        let victim = ledger.withLockedValue { $0.nextToEvict(quota: quota, accountOf: accountOf, excluding: exhausted) }
+        guard let victim else { return true }
         var freed = Usage()
         do {
-            if let generation = generation(number: giver.generation) {
-                freed = try evict(from: generation, bytes: giver.bytes, keeping: keeping)
+            if let generation = generation(number: victim.generation) {
+                freed = try evict(from: generation, bytes: victim.bytes, keeping: keeping)
             }
-        } catch  where nothingToGive.isEmpty {
-            log.warning("images could not be evicted; others give", metadata: ["error": "\(error)"])
+        } catch  where exhausted.isEmpty {
+            log.warning("eviction failed; trying other users", metadata: ["error": "\(error)"])
         } catch {
-            // Said once: on a disk that fails all do.
+            // Logged once: on a failing disk, every eviction fails.
         }
         if freed.bytes == 0 {
-            // Else one whose directory cannot be read, or was emptied by hand, would switch the quota off for all.
-            nothingToGive.insert(giver.generation)
+            // Otherwise an unreadable directory, or one emptied by hand, would disable the quota.
+            exhausted.insert(victim.generation)
             return false
         }
         return ledger.withLockedValue { $0.total.bytes <= quota }
     }
 
-    /// Removes images of a generation, at most a batch, until `bytes` are free, and the empty buckets that it finds.
-    /// Costs a listing of the generation's directory and of the buckets that are sampled, and an fstatat for each image
-    /// of the sample.
+    /// Evicts images of a generation, at most a batch, until `bytes` are free, and removes empty buckets. Costs a
+    /// listing of the directory and of the sampled buckets, and an fstatat for each sampled image.
     /// - Parameters:
-    ///   - needed: bytes for which sources go, too, while there are renditions. The same as `bytes` if nil.
-    ///   - keeping: the entry that room is made for. Neither it nor its source goes.
+    ///   - needed: bytes for which source images are evicted even while there are renditions; nil means `bytes`.
+    ///   - keeping: the entry to make room for. Neither it nor its source is evicted.
     @discardableResult
     func evict(
         from generation: Generation, bytes: Int, needed: Int? = nil, keeping: EntryAddress?
@@ -84,7 +81,7 @@ extension ImageFiles {
             let (sample, isWhole) = try sample(of: generation, keeping: keeping, freed: &freed)
             hadRenditions = hadRenditions || sample.contains(where: \.isRendition)
             for victim in Eviction.victims(of: sample, bytes: bytes - freed.bytes, isWhole: isWhole) {
-                // A directory that goes with its last image may have been enough.
+                // Removing the last image of a bucket also frees its directory, which may suffice.
                 if freed.bytes >= (victim.isRendition || !hadRenditions ? bytes : needed ?? bytes) { break }
                 freed = freed + (try evict(victim, from: generation) ?? Usage())
             }
@@ -95,8 +92,8 @@ extension ImageFiles {
         return freed
     }
 
-    /// Some images of a generation, from buckets in random order, and whether that is all of them.
-    /// - Parameter freed: grows by the buckets that were empty and are gone now.
+    /// Returns sampled images of a generation, from buckets in random order, and whether the sample is complete.
+    /// - Parameter freed: increased by the empty buckets that were removed.
     private func sample(
         of generation: Generation, keeping: EntryAddress?, freed: inout Usage
     ) throws -> (sample: [Eviction.Candidate], isWhole: Bool) {
@@ -115,7 +112,7 @@ extension ImageFiles {
                 continue
             }
             var addresses = names.compactMap { EntryAddress($0.name) }
-            let hasSizes = addresses.contains { $0.code != 0 }
+            let hasSizes = addresses.contains { !$0.isUnsized }
             let families = hasSizes ? Dictionary(grouping: addresses, by: \.profile) : [:]
             while let address = addresses.popRandom() {
                 if sample.count == size { return (sample, false) }
@@ -137,7 +134,7 @@ extension ImageFiles {
         return (sample, true)
     }
 
-    /// Removes an image and what was made of it. Nil when the image was used or written anew since it was sampled.
+    /// Evicts an image and its renditions. Returns nil if the image was used or rewritten after sampling.
     private func evict(_ victim: Eviction.Candidate, from generation: Generation) throws -> Usage? {
         let bucket = victim.address.bucket
         return try withLock(generation, bucket) {
@@ -170,7 +167,6 @@ extension ImageFiles {
 }
 
 extension Array {
-    /// Removes any element, without moving the others up; nil where there is none.
     fileprivate mutating func popRandom() -> Element? {
         guard let index = indices.randomElement() else { return nil }
         swapAt(index, count - 1)
@@ -178,34 +174,32 @@ extension Array {
     }
 }
 
-/// Which images go when there are too many: the least recently used of a sample, which comes close to the least
-/// recently used of all at a small part of the cost. Decisions only; ``ImageFiles`` acts on them.
+/// Selects images to evict: the least recently used of a sample, which approximates LRU at low cost.
 ///
-/// A rendition goes before its source, and with it: a rendition is made anew in milliseconds, a source has to be
-/// downloaded. For the same reason a rendition counts as unused for ``head`` longer than it is, also beside the sources
-/// of other profiles. Uses are noted hourly, and a file that was written later looks as if it was used later: so without
-/// that, the sources would go first.
+/// Renditions are evicted before their source and along with it, because a rendition is computed in milliseconds, while
+/// a source has to be downloaded. The rank of a rendition is therefore ``sourceAdvantage`` older than its last use,
+/// also in comparison with sources of other profiles. Without this, sources would go first: uses are recorded hourly,
+/// and renditions are written after their source.
 ///
-/// Names alone tell what is a rendition: an image beside which its profile's source lies. An image that was downloaded
-/// or PUT in a size is taken for one where there is an image without a size, too.
+/// An image is taken for a rendition if an image of the same profile without a size exists. This includes images
+/// downloaded or PUT in a size.
 enum Eviction {
-    /// By which a file is known again: changed by each noted use, and by each write.
+    /// Identifies a file and its state: changed by each write and each recorded use.
     struct File: Equatable {
         let modified: Duration
         let inode: UInt64
     }
 
-    /// An image that could go.
     struct Candidate {
         let address: EntryAddress
-        /// Bytes that it takes on disk.
+        /// Bytes on disk.
         let size: Int
         let file: File
-        /// When it or one of its ``renditions`` was last used, at a grain of an hour, since 1970.
+        /// Last use of the image or one of its ``renditions``, to the hour, since 1970.
         var lastUse: Duration
-        /// Whether its source lies beside it.
+        /// Whether its source exists.
         var isRendition = false
-        /// The images that go with it.
+        /// The images evicted with it.
         var renditions: [EntryAddress] = []
 
         init(address: EntryAddress, size: Int, file: File) {
@@ -213,24 +207,24 @@ enum Eviction {
             lastUse = file.modified
         }
 
-        /// Those with the lowest go first.
-        fileprivate var rank: Duration { isRendition ? lastUse - head : lastUse }
+        /// Images are evicted in ascending order.
+        fileprivate var rank: Duration { isRendition ? lastUse - sourceAdvantage : lastUse }
     }
 
-    /// How much longer than a rendition a source has to be unused to go before it.
-    static let head: Duration = .seconds(7 * 24 * 3600)
-    /// Images looked at before any is chosen.
+    /// How much longer than a rendition a source must be unused to be evicted first.
+    static let sourceAdvantage: Duration = .seconds(7 * 24 * 3600)
     static let sampleSize = 32
-    /// The same where there may be renditions, so that no source goes for want of a look at one.
+    /// Number of images sampled if there may be renditions, so that a rendition is found before a source is evicted.
     static let sampleSizeWithRenditions = 256
-    /// Images that go on one thread that has something else to do; what is left over is left to maintenance.
     static let batch = 64
-    /// How far back a use must lie before another one is noted, in seconds: a hit costs no write.
-    static let grain: Int64 = 3600
+    /// Minimum age in seconds of the recorded use before a new one is recorded, so that most hits cause no write.
+    static let useResolution: Int64 = 3600
 
-    /// Those that go, in order: as many as make `bytes`, but at most a quarter of a sample, since the rest of it is not
-    /// old compared to what was not sampled; and no source after a rendition, since there may be other renditions.
-    /// - Parameter isWhole: whether the sample holds all there is.
+    /// Returns the images to evict, in order, to free `bytes`.
+    ///
+    /// At most a quarter of an incomplete sample, because the rest of it is not old in comparison with unsampled
+    /// images. No source after a rendition, because there may be more renditions.
+    /// - Parameter isWhole: whether the sample is complete.
     static func victims(of sample: [Candidate], bytes: Int, isWhole: Bool) -> [Candidate] {
         let limit = isWhole ? sample.count : max(1, sample.count / 4)
         let ordered = sample.sorted { $0.rank < $1.rank }.prefix(limit)
@@ -241,10 +235,10 @@ enum Eviction {
         }
     }
 
-    /// Whether a use is worth noting: the last one noted lies more than a grain back, or in a future that a clock set
-    /// back has made (F14).
-    static func isWorthNoting(lastUse: Int64, now: Int64) -> Bool {
+    /// Whether a use is to be recorded: the last one is older than ``useResolution``, or lies as far in the future
+    /// because the clock was set back (F14).
+    static func shouldRecordUse(lastUse: Int64, now: Int64) -> Bool {
         let (age, overflow) = now.subtractingReportingOverflow(lastUse)
-        return overflow || age >= grain || age <= -grain
+        return overflow || age >= useResolution || age <= -useResolution
     }
 }

@@ -2,19 +2,17 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
-/// The directories on the way to an entry: `users/<uid>/<user-name>.<generation>/<hh>`. Those of generations and
-/// buckets stay open in the ``DirectoryCache``.
+/// The directories of entries: `users/<uid>/<user-name>.<generation>/<hh>`. ``DirectoryCache`` keeps those of
+/// generations and buckets open.
 extension ImageFiles {
-    /// `users/<uid>`, or nil.
     func existingDirectory(of uid: UInt32) throws -> Directory? {
         try disk.existingDirectory(FileName(String(uid)), in: users)
     }
 
-    /// A generation's own directory, or one of its buckets; or nil. Without the commit lock, which a purge may hold for
-    /// as long as an fsync takes.
+    /// Opens a generation's directory or one of its buckets; nil if it is missing.
     ///
-    /// A bucket goes with its last entry, maybe while it is opened here: one that is gone holds nothing and does no
-    /// harm, but must not stay open for those who come after it was made anew.
+    /// Does not take the commit lock, which a purge may hold during an fsync. A bucket may therefore be removed while
+    /// it is opened here. It is empty then, and is not cached, so that later operations find its successor.
     func existingDirectory(of generation: Generation, bucket: UInt8? = nil) throws -> Directory? {
         let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
@@ -26,47 +24,44 @@ extension ImageFiles {
         return found
     }
 
-    /// A generation's own directory, made if missing.
-    func madeDirectory(of generation: Generation) throws -> Directory {
+    func openOrCreateDirectory(of generation: Generation) throws -> Directory {
         let key = generation.key()
         if let found = disk.directories[key] { return found }
         let uid = generation.owner.uid
         let found = try claims.claiming(uid) {
-            try made(generation.directoryName, in: try made(FileName(String(uid)), in: users))
+            try openOrCreate(generation.directoryName, in: try openOrCreate(FileName(String(uid)), in: users))
         }
         disk.directories.insert(found, for: key)
         return found
     }
 
-    /// With the last generation of a uid its directory goes, too.
+    /// Removes the directory of a uid after its last generation.
     func removeDirectoryIfEmpty(of uid: UInt32) {
-        log.attempt("an empty directory could not be removed", .debug, ["uid": "\(uid)"]) {
+        log.onFailure("could not remove an empty directory", .debug, ["uid": "\(uid)"]) {
             try claims.ifUnclaimed(uid) { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: users) }
         }
     }
 
-    /// One of a generation's buckets, made if missing: an entry is to be put in it. The commit lock is held.
-    func madeDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
-        generation.willHold(in: bucket)
+    /// Opens a bucket for a new entry, created if necessary. The commit lock is held.
+    func openOrCreateDirectory(of generation: Generation, bucket: UInt8) throws -> Directory {
+        generation.markUsed(bucket)
         let key = generation.key(bucket)
         if let found = disk.directories[key] { return found }
-        let found = try made(BucketName.fileName(bucket), in: try madeDirectory(of: generation)) {
+        let found = try openOrCreate(BucketName.fileName(bucket), in: try openOrCreateDirectory(of: generation)) {
             ledger.withLockedValue { $0.add(images: 0, bytes: costs.directory, to: generation.number, bucket: bucket) }
         }
         disk.directories.insert(found, for: key)
         return found
     }
 
-    /// Removes a bucket if it holds nothing, behind something that has happened already: should it stay, eviction finds
-    /// it. The commit lock is held.
-    func tidyBucket(_ bucket: UInt8, of generation: Generation) {
-        log.attempt("an empty directory could not be removed", .debug) {
+    /// Removes a bucket if it is empty. If this fails, eviction finds it later. The commit lock is held.
+    func removeBucketIfEmpty(_ bucket: UInt8, of generation: Generation) {
+        log.onFailure("could not remove an empty directory", .debug) {
             try removeDirectoryIfEmpty(of: generation, bucket: bucket)
         }
     }
 
-    /// Removes a bucket that holds nothing any more. The commit lock is held.
-    /// - Returns: whether it is gone now, and was not before.
+    /// Returns whether this call removed the bucket. The commit lock is held.
     @discardableResult
     func removeDirectoryIfEmpty(of generation: Generation, bucket: UInt8) throws -> Bool {
         guard let parent = try existingDirectory(of: generation),
@@ -77,15 +72,14 @@ extension ImageFiles {
         return true
     }
 
-    /// A directory in another, made if missing. What was planted in its stead goes to the trash.
-    /// - Parameter wasMade: called when it was made by this call.
-    private func made(_ name: FileName, in parent: Directory, wasMade: () -> Void = {}) throws -> Directory {
+    /// Opens a directory, created if necessary. Moves anything else of that name to the trash.
+    private func openOrCreate(_ name: FileName, in parent: Directory, wasMade: () -> Void = {}) throws -> Directory {
         do {
             return try disk.openDirectory(name, in: parent)
         } catch  where error.isMissing {
-            // Made below.
-        } catch  where error.isOfWrongKind {
-            try trash.take(name, from: parent)
+            // Created below.
+        } catch  where error.isWrongKind {
+            try trash.move(name, from: parent)
         }
         if try disk.makeDirectoryIfAbsent(name, in: parent) { wasMade() }
         return try disk.openDirectory(name, in: parent)

@@ -5,29 +5,31 @@ import Logging
 import NIOConcurrencyHelpers
 
 extension ImageFiles {
-    /// Writes an entry to a temporary file in the generation's directory, and lets it appear under its name if it still
-    /// may. Leaves nothing behind when it does not. See ``CacheCore/GenerationStore/write(_:_:isCurrent:committed:)``.
-    /// - Parameter mayEvict: whether, on a full disk, other images of the user give way to the entry.
+    /// Writes an entry to a temporary file and commits it under its name if it is still current. Otherwise leaves
+    /// nothing behind. See ``CacheCore/GenerationStore/write(_:_:isCurrent:committed:)``.
+    /// - Parameter mayEvict: whether a full disk lets the entry replace other images of the user.
     func write(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, mayEvict: Bool,
         isCurrent: () -> Bool, committed: () -> Void
     ) throws -> Bool {
         var isPlaced = false
         defer {
-            // Made for this entry, maybe; it counts towards the quota.
-            if !isPlaced { withLock(generation, address.bucket) { tidyBucket(address.bucket, of: generation) } }
+            // The bucket may have been created for this entry, and counts towards the quota.
+            if !isPlaced {
+                withLock(generation, address.bucket) { removeBucketIfEmpty(address.bucket, of: generation) }
+            }
         }
         let (temporary, directory) = try prepareOrMakeRoom(entry, at: address, in: generation, mayEvict)
         defer { if !isPlaced { removeTemporary(temporary, in: directory) } }
         try withLock(generation, address.bucket) {
-            guard underWay.contains(temporary), isCurrent() else { return }
+            guard temporaryFiles.contains(temporary), isCurrent() else { return }
             let name = address.fileName
-            let bucket = try madeDirectory(of: generation, bucket: address.bucket)
-            if address.code != 0 { generation.noteSize() }
+            let bucket = try openOrCreateDirectory(of: generation, bucket: address.bucket)
+            if !address.isUnsized { generation.markSized() }
             let old = try disk.status(of: name, in: bucket)
-            if old?.kind == .directory { try trash.take(name, from: bucket) }
+            if old?.kind == .directory { try trash.move(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
-            try appear(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil)
+            try renameToFinalName(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil)
             isPlaced = true
             let freed = replaced.map { costs.file($0.size) } ?? 0
             ledger.withLockedValue { ledger in
@@ -42,8 +44,8 @@ extension ImageFiles {
 
     private typealias Prepared = (temporary: FileName, directory: Directory)
 
-    /// On a full disk (F4, F5) trash goes first, then as many of this user's images as the entry needs. A directory that
-    /// is open but no longer there takes no new files: somebody removed it, and it is looked up anew.
+    /// On a full disk, deletes trash and then evicts as many of this user's images as the entry needs (F4, F5). If the
+    /// open directory has been removed, opens it again.
     private func prepareOrMakeRoom(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ mayEvict: Bool
     ) throws -> Prepared {
@@ -54,12 +56,12 @@ extension ImageFiles {
         } catch let error as SystemError where error.isNoSpace {
             _ = try trash.emptySome(budget: 4 * Eviction.batch)
         }
-        for _ in 0..<(mayEvict ? Self.mostEvictions : 0) {
+        for _ in 0..<(mayEvict ? Self.maximumEvictions : 0) {
             do {
                 return try prepare(entry, at: address, in: generation)
             } catch let error as SystemError where error.isNoSpace {
                 let size = costs.file(Int64(entry.count))
-                // Where all of them would not do, none goes.
+                // Evicting everything would not make enough room.
                 guard ledger.withLockedValue({ $0.counted(of: generation.number).bytes }) >= size else { throw error }
                 if try evict(from: generation, bytes: size, keeping: address).bytes == 0 { throw error }
             }
@@ -67,52 +69,48 @@ extension ImageFiles {
         return try prepare(entry, at: address, in: generation)
     }
 
-    /// How often room is made for an entry. Once does not always do: the entry may need an inode and a directory, and
-    /// others write, too.
-    private static let mostEvictions = 2
+    /// Once may not suffice: the entry may need an inode and a directory, and other threads write, too.
+    private static let maximumEvictions = 2
 
     private func prepare(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
     ) throws -> Prepared {
-        let directory = try madeDirectory(of: generation)
-        try removeLeftOver(of: generation, in: directory)
+        let directory = try openOrCreateDirectory(of: generation)
+        try retryFailedRemovals(of: generation, in: directory)
         let temporary = disk.temporaries.make()
         try withLock(generation, address.bucket) {
-            // Before anything is written, so that a full disk shows while there is nothing to undo.
-            _ = try madeDirectory(of: generation, bucket: address.bucket)
-            // Noted before it is there, and not while a purge of its profile is under way: that has either overtaken it
-            // or is over.
-            underWay.begin(temporary, of: address.profile, in: generation)
+            // Created first, so that a full disk is noticed while there is nothing to undo.
+            _ = try openOrCreateDirectory(of: generation, bucket: address.bucket)
+            // Registered before the file exists, under the commit lock, so that a purge of the profile either sees it
+            // or is complete.
+            temporaryFiles.register(temporary, of: address.profile, in: generation)
         }
         var isMade = false
         do {
             var file = try disk.open(temporary, in: directory, for: .creating)
             isMade = true
-            // A purge that came before the file was there could not remove it; nor has it anything to fear from an
-            // empty one.
-            guard underWay.contains(temporary) else { return (temporary, directory) }
+            // A purge before the file was created could not remove it; leave the file empty then.
+            guard temporaryFiles.contains(temporary) else { return (temporary, directory) }
             try file.write(entry)
             try file.close()
         } catch {
             if isMade {
                 removeTemporary(temporary, in: directory)
             } else {
-                // There is none, and on a read-only disk there would be one such note for each attempt.
-                underWay.end(temporary)
+                // Otherwise each attempt on a read-only disk would leave a registration.
+                temporaryFiles.unregister(temporary)
             }
             throw error
         }
         return (temporary, directory)
     }
 
-    /// Puts the temporary file under its name, whatever is there.
+    /// Moves the temporary file to its name.
     ///
-    /// Over another file by swapping the two: ext4 sends a file that is renamed over another to the disk at once
-    /// (auto_da_alloc, ext4(5)), which nobody here asks for, and 8 KiB put again and again took 2.7 times as long. A
-    /// kill before the older one is removed leaves it behind as a temporary file, which the next start removes. A power
-    /// cut within the half minute that the kernel keeps what was written takes the older image along: a miss, as an
-    /// image that was PUT may be.
-    private func appear(
+    /// An existing file is swapped, not replaced: ext4 flushes a file that is renamed over another (auto_da_alloc,
+    /// ext4(5)), which made repeated PUTs of 8 KiB 2.7 times slower. A kill before the old file is removed leaves a
+    /// temporary file, which the next start removes. A power cut within 30 s may lose both, which is a miss.
+    private func renameToFinalName(
         _ temporary: FileName, in directory: Directory, as name: FileName, in bucket: Directory, isSwap: Bool
     ) throws {
         if isSwap {
@@ -120,76 +118,74 @@ extension ImageFiles {
                 try disk.exchange(temporary, in: directory, with: name, in: bucket)
                 return removeTemporary(temporary, in: directory)
             } catch {
-                // Not every file system can swap; every one can rename.
+                // The file system cannot swap names.
             }
         }
         try disk.rename(temporary, in: directory, to: name, in: bucket)
-        underWay.end(temporary)
+        temporaryFiles.unregister(temporary)
     }
 
-    /// What cannot be removed stays noted: a purge of its profile tries again, or gives no receipt. It does not go to
-    /// the trash, where it would outlive such a receipt.
+    /// Removes a temporary file. If this fails, a purge of its profile retries or gives no receipt. Not moved to the
+    /// trash, where it would survive such a purge.
     private func removeTemporary(_ name: FileName, in directory: Directory) {
         do {
             try remove(name, from: directory)
         } catch {
-            underWay.leaveOver(name)
+            temporaryFiles.markLeftOver(name)
             maintenance.retryLater()
-            log.warning(
-                "a temporary file could not be removed; it is tried again later", metadata: ["error": "\(error)"])
+            log.warning("could not remove a temporary file; will retry", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Removes what could not be removed before. For maintenance, which has no directory at hand.
-    func removeLeftOver(of generation: Generation) throws {
-        if underWay.leftOver(in: generation).isEmpty { return }
+    /// Removes temporary files that could not be removed before. For maintenance, which has no open directory.
+    func retryFailedRemovals(of generation: Generation) throws {
+        if temporaryFiles.leftOver(in: generation).isEmpty { return }
         guard let directory = try existingDirectory(of: generation) else { return }
-        try removeLeftOver(of: generation, in: directory)
+        try retryFailedRemovals(of: generation, in: directory)
     }
 
-    private func removeLeftOver(of generation: Generation, in directory: Directory) throws(SystemError) {
-        for file in underWay.leftOver(in: generation) { try remove(file, from: directory) }
+    private func retryFailedRemovals(of generation: Generation, in directory: Directory) throws(SystemError) {
+        for file in temporaryFiles.leftOver(in: generation) { try remove(file, from: directory) }
     }
 
     private func remove(_ temporary: FileName, from directory: Directory) throws(SystemError) {
         try disk.unlinkIfPresent(temporary, in: directory)
-        // Only now: else nobody would try again.
-        underWay.end(temporary)
+        // Only after success, so that a failure is retried.
+        temporaryFiles.unregister(temporary)
     }
 
-    /// Removes an entry that turned out bad, unless something else stands there by now. Counted.
-    /// - Parameter status: the file that was bad; nil when it could not even be opened.
+    /// Removes and counts an invalid entry, unless it has been replaced.
+    /// - Parameter status: the invalid file; nil if it could not be opened.
     func reject(_ address: EntryAddress, status: FileStatus?, in generation: Generation) {
         counters.count(.rejectedEntries)
-        log.attempt("a bad entry could not be removed") {
+        log.onFailure("could not remove an invalid entry") {
             try remove(address, of: generation) { found in
                 if let status { return found.isSameFile(as: status) }
-                // What could not be opened as a file and is one now has been replaced in between.
+                // A plain file that belongs to us has replaced the one that could not be opened.
                 return found.kind != .file || found.owner != geteuid()
             }
         }
     }
 
-    /// Removes what stands at an address, if anything does.
-    /// - Parameter mayGo: whether it may go; asked with the commit lock held.
+    /// Removes the entry at an address if it exists.
+    /// - Parameter mayGo: decides with the commit lock held.
     func remove(_ address: EntryAddress, of generation: Generation, if mayGo: (FileStatus) -> Bool) throws {
         try withLock(generation, address.bucket) {
             guard let bucket = try existingDirectory(of: generation, bucket: address.bucket),
                 let found = try disk.status(of: address.fileName, in: bucket), mayGo(found)
             else { return }
             try remove(address.fileName, found, from: bucket, address.bucket, of: generation)
-            tidyBucket(address.bucket, of: generation)
+            removeBucketIfEmpty(address.bucket, of: generation)
         }
     }
 
-    /// Removes every size of a profile, durably. The commit lock is held.
+    /// Removes all sizes of a profile durably. The commit lock is held.
     func removeAll(of profile: HashedName, in generation: Generation) throws -> Usage {
         guard let directory = try existingDirectory(of: generation) else { return Usage() }
-        try removeLeftovers(of: generation, in: directory)
-        for file in underWay.files(of: profile) { try remove(file, from: directory) }
+        try removeStaleTemporaries(of: generation, in: directory)
+        for file in temporaryFiles.files(of: profile) { try remove(file, from: directory) }
         let removed = try removeEntries(of: profile, in: generation)
-        // Where the bucket went too, it is this directory that leads to the entry no more. And where it did not, it is
-        // this one that leads to no temporary file.
+        // Makes the removal of the bucket and of temporary files durable.
         try disk.sync(directory, .images(generation.key()))
         return removed
     }
@@ -208,16 +204,15 @@ extension ImageFiles {
         }
         try failure.rethrow()
         if try removeDirectoryIfEmpty(of: generation, bucket: profile.bucket) { return removed }
-        // Also when nothing was found: an entry evicted a moment ago would be back after a power cut (I4).
+        // Even if nothing was found: an entry evicted a moment ago would return after a power cut (I4).
         try disk.sync(bucket, .images(generation.key(profile.bucket)))
         return removed
     }
 
-    /// Until a generation was tidied up, images may lie in it that a run before this one swapped out and was killed
-    /// before it removed them: whole, sealed under a key that lives on, and of whatever profile. They go before any
-    /// profile's receipt (I3).
-    private func removeLeftovers(of generation: Generation, in directory: Directory) throws {
-        if generation.isTidy { return }
+    /// Removes temporary files of earlier runs before the receipt for a profile (I3). After a kill during a swap, such
+    /// a file may be an image of any profile that a current key opens.
+    private func removeStaleTemporaries(of generation: Generation, in directory: Directory) throws {
+        if generation.hasNoStaleFiles { return }
         let stale = try disk.names(in: directory).filter {
             disk.temporaries.isStale($0.name) && $0.kind != .directory
         }
@@ -225,11 +220,11 @@ extension ImageFiles {
         if !stale.isEmpty { try disk.sync(directory) }
     }
 
-    /// Removes a name from a bucket and from the account. The commit lock is held.
+    /// Removes an entry from a bucket and from the ledger. The commit lock is held.
     func remove(
         _ name: FileName, _ status: FileStatus, from bucket: Directory, _ number: UInt8, of generation: Generation
     ) throws {
-        if status.kind == .directory { return try trash.take(name, from: bucket) }
+        if status.kind == .directory { return try trash.move(name, from: bucket) }
         try disk.unlink(name, in: bucket)
         guard status.kind == .file else { return }
         ledger.withLockedValue {
@@ -237,17 +232,17 @@ extension ImageFiles {
         }
     }
 
-    /// Names of a bucket that are looked through for a profile's entries: some twelve system calls' worth. A bucket holds
-    /// one in 256 of a user's images, so nobody who has fewer than a million has more.
-    static let mostNamesLookedThrough = 4_096
+    /// Maximum number of names searched in a bucket, which takes some 12 system calls. A bucket contains 1/256 of a
+    /// user's images, so this suffices for a million images.
+    static let maximumNamesSearched = 4_096
 
-    /// Where a profile has entries. Beside writes and removals going on: what it says was so at some moment.
+    /// Returns the addresses of a profile's entries. Concurrent writes and removals may be reflected or not.
     func addresses(of profile: HashedName, in generation: Generation) throws -> [EntryAddress] {
-        guard !generation.holdsNothing(in: profile.bucket),
+        guard !generation.isKnownEmpty(profile.bucket),
             let bucket = try existingDirectory(of: generation, bucket: profile.bucket)
         else { return [] }
         let prefix = profile.fileName.bytes
-        return try disk.names(in: bucket, limit: Self.mostNamesLookedThrough)
+        return try disk.names(in: bucket, limit: Self.maximumNamesSearched)
             .compactMap { $0.name.bytes.starts(with: prefix) ? EntryAddress($0.name) : nil }
     }
 }

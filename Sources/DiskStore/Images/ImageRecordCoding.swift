@@ -1,32 +1,27 @@
 import CacheCore
 
-/// How an ``CacheCore/ImageRecord`` lies in an entry: a version, then fields of fixed size, then those that vary.
-/// A record of another version is none, and its entry so a miss.
-///
-/// The second version knew of no tokens. It is still read where no answer can have varied by them: where none named
-/// Vary or redirected.
+/// The encoding of ``CacheCore/ImageRecord``: a version, fields of fixed size, then variable ones. An entry of another
+/// version is a miss. Version 2 is still read if the response cannot have varied by token: no Vary, no redirect.
 package enum ImageRecordCoding {
     private static let version: UInt8 = 3
 
-    /// Which of the parts that may be missing are there.
     private struct Present: OptionSet {
         let rawValue: UInt16
         static let url = Present(rawValue: 1)
         static let redirectedTo = Present(rawValue: 2)
         static let lifetime = Present(rawValue: 4)
         static let tokenFamily = Present(rawValue: 0x200)
-        /// Nothing lies there for it.
+        /// The flag is the value.
         static let standIn = Present(rawValue: 0x400)
         static let rendered = Present(rawValue: 0x800)
         static let all = Present(rawValue: 0xFFF)
-        /// What a record of the second version may have.
+        /// Flags allowed in version 2.
         static let second = all.subtracting([.tokenFamily, .standIn, .rendered, .redirectedTo, .text(3)])
 
-        /// One of the six header fields, in the order in which they lie.
+        /// The flag of one of the six header fields, in their order.
         static func text(_ index: Int) -> Present { Present(rawValue: 8 << UInt16(index)) }
     }
 
-    /// nil when a URL is longer than 65,535 bytes.
     package static func encode(_ record: ImageRecord) -> [UInt8]? {
         var present: Present = []
         let url: String? = if case .url(let provenance) = record.provenance { provenance } else { nil }
@@ -41,7 +36,7 @@ package enum ImageRecordCoding {
         for (index, text) in [
             fields.cacheControl, fields.expires, fields.pragma, fields.vary, fields.etag, fields.lastModified,
         ].enumerated() {
-            // One that is longer than the cache keeps is left out.
+            // Omit fields longer than the cache keeps.
             guard let text, text.utf8.count <= StoredFields.longest else { continue }
             present.insert(.text(index))
             texts.append(text)
@@ -67,7 +62,6 @@ package enum ImageRecordCoding {
         return writer.isTooLong ? nil : writer.bytes
     }
 
-    /// nil unless the bytes are exactly one record of this version, or one of the second that is still read.
     package static func decode(_ bytes: UnsafeRawBufferPointer) -> ImageRecord? {
         var reader = ByteReader(bytes)
         guard let version = reader.integer(UInt8.self), version == self.version || version == 2,
@@ -75,7 +69,7 @@ package enum ImageRecordCoding {
             present.isSubset(of: version == 2 ? .second : .all),
             let kind = reader.integer(UInt8.self).flatMap(ImageKind.init(rawValue:)),
             let width = reader.integer(UInt32.self), let height = reader.integer(UInt32.self),
-            let digest = reader.take(32).flatMap({ ImageDigest($0) }),
+            let digest = reader.read(32).flatMap({ ImageDigest($0) }),
             let storedAt = reader.integer(Int64.self), let initialAge = reader.integer(Int64.self),
             let lifetime = reader.integer(Int64.self), present.contains(.lifetime) || lifetime == 0,
             let whileRevalidate = reader.integer(Int64.self), let ifError = reader.integer(Int64.self)
@@ -88,11 +82,10 @@ package enum ImageRecordCoding {
         }
         var rendered: ImageDigest?
         if present.contains(.rendered) {
-            rendered = reader.take(32).flatMap { ImageDigest($0) }
+            rendered = reader.read(32).flatMap { ImageDigest($0) }
             if rendered == nil { return nil }
         }
-        // Made in one go, from values on the stack: each copy of a record costs a hit some 200 instructions, and an
-        // array 700.
+        // Built from local values in one step: each copy of a record costs a hit 200 instructions, an array 700.
         var url: String?
         var redirectedTo: String?
         var fields = StoredFields()
@@ -115,7 +108,7 @@ package enum ImageRecordCoding {
             rendered: rendered)
     }
 
-    /// A text that may be missing. False when it should be there and is none.
+    /// Reads an optional text. Returns false if it is present but invalid.
     private static func read(_ text: inout String?, if isPresent: Bool, from reader: inout ByteReader) -> Bool {
         guard isPresent else { return true }
         text = reader.text()

@@ -2,14 +2,13 @@ import CacheCore
 import LinuxSupport
 
 extension StoreScan {
-    /// `users`, with the directories of uids.
     func users(_ item: Item) throws {
         guard let place = try opened(item) else { return }
         each(in: place) { item in
-            guard let uid = UInt32(name: item.name) else { return find(.foreign, item) }
+            guard let uid = UInt32(name: item.name) else { return addFinding(.foreign, item) }
             guard let ofUID = try opened(item) else { return }
             each(in: ofUID) { item in
-                guard let name = GenerationName(item.name) else { return find(.foreign, item) }
+                guard let name = GenerationName(item.name) else { return addFinding(.foreign, item) }
                 guard let place = try opened(item) else { return }
                 try generation(name, uid: uid, item, place)
             }
@@ -19,7 +18,7 @@ extension StoreScan {
     private func generation(_ name: GenerationName, uid: UInt32, _ item: Item, _ place: InspectedDirectory) throws {
         let owner = HashedOwner(uid: uid, user: name.user)
         guard case .whole(let key, _) = try key(of: owner), key.generation == name.generation else {
-            return find(.imagesWithoutKey, item)
+            return addFinding(.imagesWithoutKey, item)
         }
         fitting.insert(.imagesWithoutKey)
         guard opensImages else { return }
@@ -28,14 +27,14 @@ extension StoreScan {
             cipher: try EntryCipher(key: key.imageKey, algorithms: store.algorithms))
         each(in: place) { item in
             if disk.temporaries.isTemporary(item.name) { return temporary(item) }
-            guard let number = BucketName.bucket(of: item.name) else { return find(.foreign, item) }
+            guard let number = BucketName.bucket(of: item.name) else { return addFinding(.foreign, item) }
             guard let bucket = try opened(item) else { return }
             report.held.bytes += store.costs.directory
             each(in: bucket) { item in
                 if disk.temporaries.isTemporary(item.name) { return temporary(item) }
-                guard let address = EntryAddress(item.name) else { return find(.foreign, item) }
+                guard let address = EntryAddress(item.name) else { return addFinding(.foreign, item) }
                 guard isPlain(item) else { return }
-                if address.bucket != number { return find(.misplaced, item) }
+                if address.bucket != number { return addFinding(.misplaced, item) }
                 try entry(item, at: address, with: opener)
             }
         }
@@ -49,24 +48,24 @@ extension StoreScan {
     private func entry(_ item: Item, at address: EntryAddress, with opener: EntryOpener) throws {
         let file = try disk.open(item.name, in: item.parent.directory, for: .reading)
         let status = try file.status()
-        // Replaced or removed after it was opened.
+        // The file was replaced or removed after it was opened.
         if status.linkCount == 0 { return }
-        guard status.kind == .file else { return find(.foreign, item) }
-        if status.linkCount > 1 { find(.linked, item) }
-        // The header first: a file says how long it is, and anybody may have written it.
+        guard status.kind == .file else { return addFinding(.foreign, item) }
+        if status.linkCount > 1 { addFinding(.linked, item) }
+        // Check the header first, because the length of a file is untrusted.
         let size = Int(clamping: status.size)
         let isHeader = try withUnsafeTemporaryAllocation(byteCount: EntryHeader.size, alignment: 8) { header in
             let count = try file.read(into: header)
             return count == header.count && EntryHeader(UnsafeRawBufferPointer(header), fileSize: size) != nil
         }
-        guard isHeader, size <= store.costs.longest else { return find(.torn, item) }
+        guard isHeader, size <= store.costs.maximumEntry else { return addFinding(.torn, item) }
         let isWhole = try withWipedMemory(size) { entry -> Bool? in
             guard try file.read(into: entry) == size else { return nil }
             return EntryHeader.open(entry, of: opener.owner, at: address, with: opener.cipher) != nil
         }
         switch isWhole {
-        case nil: find(.torn, item)
-        case false?: find(.altered, item)
+        case nil: addFinding(.torn, item)
+        case false?: addFinding(.altered, item)
         case true?: report.held = report.held + Usage(images: 1, bytes: store.costs.file(status.size))
         }
     }
@@ -75,7 +74,6 @@ extension StoreScan {
         if let place = try opened(item) { trash(in: place, depth: 1) { _ in } }
     }
 
-    /// What waits to be deleted, whatever it is: the trash deletes anything.
     func trash(in place: InspectedDirectory, depth: Int, _ note: (Item) throws -> Void) {
         each(in: place) { item in
             try note(item)
@@ -83,9 +81,9 @@ extension StoreScan {
                 report.trash = report.trash + Usage(images: 1, bytes: store.costs.file(item.status.size))
                 return
             }
-            // A generation's own directory counts in no quota, its buckets do.
+            // As in the quotas, buckets count and the generation's own directory does not.
             if depth > 1 { report.trash.bytes += store.costs.directory }
-            // A generation, its buckets, and a directory in the place of an entry: nothing is deeper.
+            // Deepest case: a generation, a bucket, and a directory in place of an entry.
             guard depth <= 3, let directory = try disk.existingDirectory(item.name, in: place.directory) else { return }
             trash(in: InspectedDirectory(directory: directory, path: item.path), depth: depth + 1, note)
         }

@@ -1,11 +1,12 @@
 import CacheCore
+import LinuxSupport
 import Logging
 
 extension LoginFiles {
-    /// After a start: ends the log-ins that did not survive it, and removes what interrupted commits have left.
-    /// What cannot be looked at now is left alone, and is met again when somebody asks for it.
+    /// Ends the logins that did not survive the restart, and removes files left by interrupted commits. Skips files
+    /// that cannot be read.
     func sweep(until isStopped: () -> Bool, yield: YieldToOthers) {
-        logged("the roots") {
+        logged("root directories") {
             for root in [keys, sessions] {
                 for entry in try disk.names(in: root) where disk.temporaries.isStale(entry.name) {
                     try disk.unlinkIfPresent(entry.name, in: root)
@@ -20,7 +21,7 @@ extension LoginFiles {
                 for uid in try uids(in: root) where !isStopped() {
                     guard let directory = try uidDirectory(uid, in: root) else { continue }
                     for hashedOwner in try owners(of: uid, in: root) {
-                        logged("a \(what)") {
+                        logged(what) {
                             try locks.withLock(for: hashedOwner) { try body(hashedOwner, directory) }
                         }
                         yield()
@@ -36,7 +37,7 @@ extension LoginFiles {
             try destroyLeftover(of: $0, in: $1)
         }
         sweep(sessions, "session file") { hashedOwner, directory in
-            // The key file is looked at second and under the lock: no log-in is half written then.
+            // The key file is checked under the lock, so that no login is half written.
             if try keyFile(of: hashedOwner) == nil {
                 try disk.unlinkIfPresent(hashedOwner.user.fileName, in: directory)
             }
@@ -45,10 +46,8 @@ extension LoginFiles {
         }
     }
 
-    /// Key files of everybody, destroyed: they belong to names that nobody can tell any more.
-    /// - Returns: how many there were.
-    /// - Throws: when one of them could not be overwritten, or a directory not be made durable; with all others
-    ///   destroyed.
+    /// Destroys all key files, for a lost names.key. Returns their number.
+    /// - Throws: if one could not be overwritten, or a directory could not be made durable; the others are destroyed.
     static func destroyAll(in keys: Directory, _ disk: Disk) throws -> Int {
         var count = 0
         var failure = FirstFailure()
@@ -58,7 +57,7 @@ extension LoginFiles {
                 guard let directory = try disk.existingDirectory(uid.name, in: keys) else { return }
                 var failure = FirstFailure()
                 for entry in try disk.names(in: directory) {
-                    // In a directory that others use too nothing but what bears a name of the store's is touched.
+                    // Other programs may use the directory, so only names of the store are touched.
                     guard let user = HashedName(hex: entry.name.bytes.prefix(64)),
                         [user.fileName, Disk.temporaryName(for: user.fileName)].contains(entry.name)
                     else { continue }
@@ -78,14 +77,14 @@ extension LoginFiles {
         return count
     }
 
-    /// What runs before this one have left of temporary files.
-    /// - Parameter remove: removes the one of a hashed owner. Under the lock nobody is writing it.
+    /// Removes temporary files of earlier runs.
+    /// - Parameter remove: removes the file of an owner; called with its lock held, so that no thread is writing it.
     private func removeLeftovers(in directory: Directory, uid: UInt32, _ remove: (HashedOwner) throws -> Void) throws {
         for entry in try disk.names(in: directory) where HashedName(hex: entry.name.bytes) == nil {
             guard let user = HashedName(hex: entry.name.bytes.prefix(64)),
                 entry.name == Disk.temporaryName(for: user.fileName)
             else {
-                // Nothing of the store's, or made to dirty a directory by a run that died.
+                // A foreign file stays; a temporary file left by a retried fsync goes.
                 if entry.kind == .file, disk.temporaries.isStale(entry.name) {
                     try disk.unlinkIfPresent(entry.name, in: directory)
                 }
@@ -97,6 +96,6 @@ extension LoginFiles {
     }
 
     private func logged(_ what: String, _ body: () throws -> Void) {
-        log.attempt("the sweep of \(what) failed; it goes on at the next start") { try body() }
+        log.onFailure("sweep step failed; the next start retries", .warning, ["step": "\(what)"]) { try body() }
     }
 }

@@ -3,11 +3,10 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
-/// The log-ins' half of the store: key files, which are the log-ins, and session files.
+/// The logins of the store: key files, which are the logins, and session files.
 ///
-/// One thread at a time works on an owner. Before anything of a uid is changed or promised for the first time in this
-/// run, its directories are made durable: what a run before this one left in memory only, a receipt must not build on.
-/// Whoever only reads needs nothing durable (I9).
+/// One thread at a time works on an owner. Before the first change or receipt for a uid in this run, its directories
+/// are made durable, since an earlier run may have left changes in memory only. Reading needs no durability (I9).
 struct LoginFiles: Sendable {
     let disk: Disk
     let keys: Directory
@@ -18,22 +17,20 @@ struct LoginFiles: Sendable {
     let random: any RandomSource
     let counters: Counters<StoreEvent>
     let log: Logger
-    /// Held by whoever works on an owner.
     let locks = StripedLocks(count: 64)
     private let claims = DirectoryClaims()
     private let state = NIOLockedValueBox(State())
 
     private struct State {
-        /// Session keys of log-ins that were committed or loaded in this run. The others may be of HOLD alone, left by
-        /// a run before: their sessions cannot have survived it.
+        /// Session keys of logins committed or loaded in this run. A login that is missing here and has no sessions on
+        /// disk had only HOLD sessions of an earlier run, which have ended.
         var live: [HashedOwner: Secret] = [:]
         /// Uids whose directories were made durable in this run.
         var durable: Set<UInt32> = []
-        /// How often directories of a uid were removed. What was durable before one was is durable no more.
+        /// Number of removed uid directories. A change voids the result of ``makeDurable(_:)``.
         var removals: UInt64 = 0
-        /// Log-ins that failed and could not be undone. Their key file may be there: nobody was told that they are
-        /// logged in, and it may not be durable.
-        var halfBegun: Set<HashedOwner> = []
+        /// Failed logins that could not be undone: their key file may exist although the client got an error.
+        var incomplete: Set<HashedOwner> = []
     }
 
     func hashedOwner(_ owner: Owner) throws -> HashedOwner {
@@ -42,16 +39,16 @@ struct LoginFiles: Sendable {
 
     // MARK: What is there
 
-    /// The log-in, or nil; what is damaged, or has no session any more, is ended on the way. Lock held.
+    /// Loads a login; nil if there is none. Ends a login that is damaged or has no sessions. The lock is held.
     func load(_ hashedOwner: HashedOwner) throws -> (keys: KeyFile, session: SessionRecord)? {
-        try undoHalfBegun(hashedOwner)
+        try undoIncomplete(hashedOwner)
         guard let keys = try keyFile(of: hashedOwner) else { return nil }
         guard let record = try session(of: hashedOwner, key: keys.sessionKey) else {
-            try endDamaged(hashedOwner, "its session file is missing or damaged")
+            try endDamaged(hashedOwner, "missing or damaged session file")
             return nil
         }
         if record.login.sessions.isEmpty, !isLive(hashedOwner) {
-            // All its sessions were those of connections (HOLD), and ended with the daemon before this one.
+            // All its sessions belonged to connections (HOLD) of an earlier run.
             try end(hashedOwner)
             return nil
         }
@@ -60,19 +57,18 @@ struct LoginFiles: Sendable {
 
     private func session(of hashedOwner: HashedOwner, key: Secret) throws -> SessionRecord? {
         guard let directory = try uidDirectory(hashedOwner.uid, in: sessions),
-            let file = try disk.contents(of: hashedOwner.user.fileName, in: directory, limit: SessionFile.longest),
+            let file = try disk.contents(
+                of: hashedOwner.user.fileName, in: directory, limit: SessionFile.maximumLength),
             let record = try SessionFile.open(file, of: hashedOwner, key: key, algorithms: algorithms),
             try names.name(of: Owner(uid: hashedOwner.uid, user: record.user)) == hashedOwner.user
         else { return nil }
         return record
     }
 
-    /// The uids that have a directory, of key files unless ``sessions`` are asked for.
     func uids(in root: Directory? = nil) throws -> [UInt32] {
         try disk.names(in: root ?? keys).compactMap { UInt32(name: $0.name) }
     }
 
-    /// Everybody of a uid that has a file there.
     func owners(of uid: UInt32, in root: Directory? = nil) throws -> [HashedOwner] {
         guard let directory = try uidDirectory(uid, in: root ?? keys) else { return [] }
         return try disk.names(in: directory).compactMap { entry in
@@ -86,15 +82,14 @@ struct LoginFiles: Sendable {
         state.withLockedValue { $0.live[hashedOwner] = sessionKey }
     }
 
-    /// The store is closing: no key stays in memory.
-    func forgetKeys() { state.withLockedValue { $0.live = [:] } }
+    func wipeKeys() { state.withLockedValue { $0.live = [:] } }
 
     // MARK: Commits. Lock held.
 
-    /// Sessions first, then the key file: when that is there the log-in is a fact. The other way round a kill between
-    /// the two would leave what looks like damage.
+    /// Commits a login: first the session file, then the key file. In the other order, a kill in between would leave a
+    /// login that looks damaged.
     func begin(_ hashedOwner: HashedOwner, _ record: SessionRecord) throws -> KeyFile {
-        try undoHalfBegun(hashedOwner)
+        try undoIncomplete(hashedOwner)
         let keyFile = try KeyFile(random: random)
         var mayStand = false
         do {
@@ -107,13 +102,13 @@ struct LoginFiles: Sendable {
                 try write(keyFile, of: hashedOwner)
             }
         } catch {
-            // Half a log-in must not be found later by those who were told that there is none.
+            // The client gets an error, so the login must not be found later.
             do {
                 try end(hashedOwner)
             } catch {
-                // Before anything is said of this hashed owner, it is tried again (F74).
-                if mayStand { state.withLockedValue { _ = $0.halfBegun.insert(hashedOwner) } }
-                log.warning("a log-in that failed could not be undone", metadata: ["error": "\(error)"])
+                // Retried before anything is reported about this owner (F74).
+                if mayStand { state.withLockedValue { _ = $0.incomplete.insert(hashedOwner) } }
+                log.warning("could not undo a failed login", metadata: ["error": "\(error)"])
             }
             throw error
         }
@@ -124,22 +119,23 @@ struct LoginFiles: Sendable {
     func change(_ hashedOwner: HashedOwner, _ record: SessionRecord) throws {
         try makeDurable(hashedOwner.uid)
         let key = try sessionKey(of: hashedOwner)
-        try reserve.givingUp { try write(record, of: hashedOwner, key: key) }
+        try reserve.retryingWithReserve { try write(record, of: hashedOwner, key: key) }
     }
 
-    private func undoHalfBegun(_ hashedOwner: HashedOwner) throws {
-        if state.withLockedValue({ $0.halfBegun.contains(hashedOwner) }) { try end(hashedOwner) }
+    private func undoIncomplete(_ hashedOwner: HashedOwner) throws {
+        if state.withLockedValue({ $0.incomplete.contains(hashedOwner) }) { try end(hashedOwner) }
     }
 
-    /// A new generation. What was sealed under the old one's key is noise when this returns.
+    /// Commits a new generation. Images of the old one are unreadable when this returns.
     func renew(_ hashedOwner: HashedOwner) throws -> KeyFile {
         try makeDurable(hashedOwner.uid)
         let keyFile = try KeyFile(random: random, sessionKey: try sessionKey(of: hashedOwner))
-        try reserve.givingUp { try write(keyFile, of: hashedOwner) }
+        try reserve.retryingWithReserve { try write(keyFile, of: hashedOwner) }
         return keyFile
     }
 
-    /// Destroys the keys, durably, and then what they sealed. Ends also what is damaged, half begun or half ended.
+    /// Destroys the keys durably, and then removes the session file. Also ends damaged, incomplete and half-ended
+    /// logins.
     func end(_ hashedOwner: HashedOwner) throws {
         try makeDurable(hashedOwner.uid)
         let name = hashedOwner.user.fileName
@@ -147,8 +143,7 @@ struct LoginFiles: Sendable {
             let keysOfUID = SyncedDirectory.keysOf(uid: hashedOwner.uid)
             var isChanged = disk.hasFailedSync(keysOfUID)
             var failure = FirstFailure()
-            // Whatever becomes of one of them, what was done is made durable here: whoever tries again finds nothing to
-            // do there.
+            // Even after a failure, the other steps are made durable: a retry finds nothing left to do for them.
             for name in [name, Disk.temporaryName(for: name)] {
                 failure.attempt {
                     let before = isChanged
@@ -161,10 +156,10 @@ struct LoginFiles: Sendable {
         }
         state.withLockedValue { state in
             state.live[hashedOwner] = nil
-            state.halfBegun.remove(hashedOwner)
+            state.incomplete.remove(hashedOwner)
         }
-        // Without its key it says nothing; the next sweep removes what stays.
-        log.attempt("a session file could not be removed") {
+        // Unreadable without its key; if it stays, the next sweep removes it.
+        log.onFailure("could not remove a session file") {
             guard let directory = try uidDirectory(hashedOwner.uid, in: sessions) else { return }
             for name in [name, Disk.temporaryName(for: name)] { try disk.unlinkIfPresent(name, in: directory) }
         }
@@ -187,19 +182,19 @@ struct LoginFiles: Sendable {
 
     func endDamaged(_ hashedOwner: HashedOwner, _ reason: String) throws {
         counters.count(.damagedLogins)
-        log.warning("a user is logged out: \(reason)", metadata: ["uid": "\(hashedOwner.uid)"])
+        log.warning("damaged login ended", metadata: ["uid": "\(hashedOwner.uid)", "reason": "\(reason)"])
         try end(hashedOwner)
     }
 
     // MARK: Directories of a uid
 
-    /// With a uid's last log-in its directories go, too: nothing says that it was ever here.
+    /// Removes the directories of a uid after its last login, so that no trace of it remains.
     func removeEmptyDirectories(of uid: UInt32) {
         claims.ifUnclaimed(uid) {
-            log.attempt("an empty directory could not be removed", .debug, ["uid": "\(uid)"]) {
+            log.onFailure("could not remove an empty directory", .debug, ["uid": "\(uid)"]) {
                 for root in [keys, sessions] { try disk.removeDirectoryIfEmpty(FileName(String(uid)), in: root) }
             }
-            // Whoever makes them anew makes them durable anew.
+            // New directories have to be made durable again.
             state.withLockedValue { state in
                 state.durable.remove(uid)
                 state.removals += 1
@@ -217,16 +212,15 @@ struct LoginFiles: Sendable {
 
     private func makeUIDDirectory(_ uid: UInt32, in parent: Directory, _ which: SyncedDirectory) throws {
         if try uidDirectory(uid, in: parent) == nil {
-            // Another log-in of the uid, that of another user, may make it in between.
+            // A concurrent login of another user of this uid may create it first.
             try disk.makeDirectoryIfAbsent(FileName(String(uid)), in: parent)
         } else if state.withLockedValue({ $0.durable.contains(uid) }) {
             return
         }
-        // Also where another has made it: whether that one has come to its fsync yet is not known.
+        // Even if another thread created it, since its fsync may not be complete.
         try disk.sync(parent, which)
     }
 
-    /// Makes durable what was found of a uid, once per run: see above.
     func makeDurable(_ uid: UInt32) throws {
         let (isDurable, removals) = state.withLockedValue { ($0.durable.contains(uid), $0.removals) }
         guard !isDurable, let keysOfUID = try uidDirectory(uid, in: keys) else { return }
@@ -243,7 +237,6 @@ struct LoginFiles: Sendable {
 }
 
 extension UInt32 {
-    /// The number that a directory is named after; nil for a name that is none, or is spelled another way.
     init?(name: FileName) { self.init(digits: name.bytes) }
 
     init?(digits: ArraySlice<UInt8>) {

@@ -2,12 +2,12 @@ import CacheCore
 import LinuxSupport
 import NIOCore
 
-/// Who is logged in and how: the account's name, sessions, origin and tokens, sealed under the log-in's session key.
+/// A login: the user's name, its sessions, origin and tokens. Stored encrypted under the session key.
 ///
-/// The record has a version of its own. The first knew of no refresh token and of no token's life, the second of no
-/// token's family, the third of no family of the refresh token's own; all are still read.
+/// The record has its own version. Version 1 lacks refresh tokens and token lifetimes, version 2 token families,
+/// version 3 the family of the refresh token. All are read.
 ///
-///     0   "TCSESS", 0, and the format's version
+///     0   "TCSESS", 0, format version
 ///     8   nonce
 ///     20  record, tag of 16 bytes
 package struct SessionRecord: Equatable {
@@ -18,7 +18,7 @@ package struct SessionRecord: Equatable {
 }
 
 extension SessionRecord {
-    /// nil unless the bytes are exactly one record of this version or one before.
+    /// Nil unless the bytes are exactly one record of a known version.
     package init?(_ bytes: UnsafeRawBufferPointer) {
         var reader = ByteReader(bytes)
         guard let version = reader.integer(UInt8.self), 1...Self.version ~= version, let user = reader.field(),
@@ -60,7 +60,7 @@ extension SessionRecord {
             guard let family = reader.integer(UInt32.self) else { return nil }
             tokens.refreshFamily = family
         } else {
-            // Nobody wrote down whether a LOGIN's access token came with the refresh token.
+            // Version 3 does not record whether the access token came with the refresh token, so this is inferred.
             let isKin = tokens.access == nil || tokens.life != nil || tokens.refresh == nil
             tokens.refreshFamily = isKin ? tokens.family : tokens.family &+ 1
         }
@@ -79,7 +79,7 @@ extension SessionRecord {
         writer.integer(tokens.refreshFamily)
     }
 
-    /// The record as it is sealed; holds the tokens, so wipe it. Throws when a field is too long to be kept.
+    /// Returns the encoded record, which contains tokens and must be wiped. Throws if a field is too long.
     func encoded() throws -> ByteWriter {
         let fields = login.sessions.map(\.count) + [user.count]
         let tokens = login.tokens
@@ -92,7 +92,8 @@ extension SessionRecord {
         Self.write(tokens, to: &writer)
         guard let count = UInt16(exactly: login.sessions.count), !writer.isTooLong else {
             writer.wipe()
-            throw StoreError.failed("a log-in keeps at most 65,535 sessions, and an origin or token of that many bytes")
+            throw StoreError.failed(
+                "a login can have at most 65,535 sessions, and an origin and tokens of at most 65,535 bytes")
         }
         writer.integer(count)
         for session in login.sessions { session.withBytes { writer.field($0) } }
@@ -101,11 +102,10 @@ extension SessionRecord {
 }
 
 enum SessionFile {
-    /// Larger files are damaged: 65,535 sessions of 512 bytes and the rest.
-    static let longest = 64 << 20
+    /// Maximum bytes of a file: 65,535 sessions of 512 bytes and the other fields. Larger files are damaged.
+    static let maximumLength = 64 << 20
     private static let magic = Array("TCSESS".utf8) + [0, 1]
 
-    /// The file for a record.
     static func seal(
         _ record: SessionRecord, of owner: HashedOwner, key: Secret, algorithms: Algorithms, random: any RandomSource
     ) throws -> [UInt8] {
@@ -114,33 +114,34 @@ enum SessionFile {
         defer { text.wipe() }
         var file = magic + [UInt8](repeating: 0, count: EntryCipher.overhead + text.bytes.count)
         try file.withUnsafeMutableBytes { file in
-            let box = UnsafeMutableRawBufferPointer(rebasing: file[magic.count...])
+            let sealed = UnsafeMutableRawBufferPointer(rebasing: file[magic.count...])
             try text.bytes.withUnsafeBytes { text in
-                try bound(to: owner).withUnsafeBytes { bound in
+                try authenticatedData(of: owner).withUnsafeBytes { authenticated in
                     try cipher.seal(
-                        text, UnsafeRawBufferPointer(start: nil, count: 0), bound: bound, into: box, random: random)
+                        text, UnsafeRawBufferPointer(start: nil, count: 0), authenticating: authenticated, into: sealed,
+                        random: random)
                 }
             }
         }
         return file
     }
 
-    /// nil unless the file was sealed under this key for this owner.
+    /// Decrypts a file; nil unless it was encrypted under this key for this owner.
     static func open(
         _ file: Secret, of owner: HashedOwner, key: Secret, algorithms: Algorithms
     ) throws -> SessionRecord? {
         let cipher = try EntryCipher(key: key, algorithms: algorithms)
         return file.withBytes { bytes in
             guard bytes.count >= magic.count + EntryCipher.overhead, bytes.starts(with: magic) else { return nil }
-            return withWipedMemory(bytes.count - magic.count) { box in
-                box.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[magic.count...]))
-                let text = bound(to: owner).withUnsafeBytes { cipher.open(box, bound: $0) }
+            return withWipedMemory(bytes.count - magic.count) { sealed in
+                sealed.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[magic.count...]))
+                let text = authenticatedData(of: owner).withUnsafeBytes { cipher.open(sealed, authenticating: $0) }
                 return text.flatMap { SessionRecord(UnsafeRawBufferPointer($0)) }
             }
         }
     }
 
-    private static func bound(to owner: HashedOwner) -> [UInt8] {
+    private static func authenticatedData(of owner: HashedOwner) -> [UInt8] {
         var writer = ByteWriter(capacity: 44)
         writer.append(magic)
         writer.integer(owner.uid)

@@ -6,37 +6,36 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What happens behind everybody's back: the sweep after a start, counting, deleting trash, evicting what writers left
-/// over, making the reserve anew. On a thread of its own, or on the caller's.
+/// Background work: the sweep after a start, counting, deleting trash, eviction, restoring the reserve. Runs on its own
+/// thread or the caller's.
 struct Maintenance: Sendable {
     let logins: LoginFiles
     let images: ImageFiles
     let signal: MaintenanceSignal
-    /// Waits a little, between batches of deletions.
+    /// Blocks briefly between batches of deletions.
     let pause: @Sendable () -> Void
     let yield: YieldToOthers
     let log: Logger
     private let running = NIOLock()
     private let isSwept = NIOLockedValueBox(false)
     private let thread = NIOLockedValueBox<pthread_t?>(nil)
-    /// Seconds until the thread retries what could not be done.
+    /// Seconds until failed work is retried.
     private static let retryPause = 60.0
 
-    /// Whether all that was there at the start is counted.
     var isCounted: Bool { isSwept.withLockedValue { $0 } && images.ledger.withLockedValue { $0.isCounted } }
 
-    /// Everything that is due, until nothing more can be done or it is stopped.
+    /// Does all pending work, until none is possible or the store stops.
     func run() {
         running.withLock {
-            step("the sweep") { try sweepOnce() }
-            step("discarding dead generations") { try images.discardLeftOver() }
+            step("sweep") { try sweepOnce() }
+            step("discarding ended generations") { try images.discardLeftOver() }
             for generation in images.generations where !signal.isStopped {
-                step("removing temporary files") { try images.removeLeftOver(of: generation) }
+                step("removing temporary files") { try images.retryFailedRemovals(of: generation) }
                 step("counting") { try images.count(generation, until: { signal.isStopped }, yield: yield) }
             }
             step("deleting trash") { try emptyTrash() }
             evict()
-            step("making the reserve", .debug) { try logins.reserve.restore() }
+            step("restoring the reserve", .debug) { try logins.reserve.restore() }
         }
     }
 
@@ -45,7 +44,8 @@ struct Maintenance: Sendable {
         do {
             try body()
         } catch {
-            log.log(level: level, "\(what) failed; it is tried again later", metadata: ["error": "\(error)"])
+            log.log(
+                level: level, "maintenance step failed; will retry", metadata: ["step": "\(what)", "error": "\(error)"])
             signal.retryLater()
         }
     }
@@ -56,33 +56,33 @@ struct Maintenance: Sendable {
         try sweepImages()
         guard !signal.isStopped else { return }
         isSwept.withLockedValue { $0 = true }
-        // The names of all generations were in memory at once, and never are again.
+        // Releases the memory of the names of all generations.
         clinux_trim_heap()
     }
 
-    /// Gives to the trash whatever no key file names, and makes known the rest.
+    /// Moves directories without a current key file to the trash, and registers the others.
     private func sweepImages() throws {
         for entry in try images.disk.names(in: images.users) where !signal.isStopped {
             guard let uid = UInt32(name: entry.name),
                 let directory = try images.disk.existingDirectory(entry.name, in: images.users)
             else {
-                if try !isVacated(entry.name) { try takeAway(entry.name, from: images.users) }
+                if try !isVacated(entry.name) { try moveToTrash(entry.name, from: images.users) }
                 continue
             }
             defer { images.removeDirectoryIfEmpty(of: uid) }
-            // Listed first, each looked up second: a generation's key file is there before its directory, so that one
-            // made meanwhile can never be taken for dead.
+            // List first, then look up keys: a key file is written before its directory, so a new generation is never
+            // moved to the trash.
             for found in try images.disk.names(in: directory) where !signal.isStopped {
                 yield()
                 guard let name = GenerationName(found.name), try isAlive(name, uid: uid) else {
-                    try takeAway(found.name, from: directory)
+                    try moveToTrash(found.name, from: directory)
                     continue
                 }
             }
         }
     }
 
-    /// Whether it is a uid's directory that a log-out took away since it was listed; maybe a log-in has made it anew.
+    /// Whether a logout has removed this uid's directory since it was listed. A login may have created it again.
     private func isVacated(_ name: FileName) throws -> Bool {
         guard UInt32(name: name) != nil else { return false }
         let kind = try images.disk.status(of: name, in: images.users)?.kind
@@ -98,11 +98,11 @@ struct Maintenance: Sendable {
         }
     }
 
-    private func takeAway(_ name: FileName, from directory: Directory) throws {
+    private func moveToTrash(_ name: FileName, from directory: Directory) throws {
         do {
-            try images.trash.take(name, from: directory)
+            try images.trash.move(name, from: directory)
         } catch let error as SystemError where error.isMissing {
-            // A log-out has been quicker.
+            // A logout has removed it already.
         }
     }
 
@@ -111,7 +111,7 @@ struct Maintenance: Sendable {
             switch try images.trash.emptySome(budget: Eviction.batch, yield: yield) {
             case .empty: return
             case .stuck:
-                log.warning("something in the trash cannot be deleted; it is tried again later")
+                log.warning("trash not emptied; will retry")
                 signal.retryLater()
                 return
             case .more: pause()
@@ -121,37 +121,35 @@ struct Maintenance: Sendable {
 
     private func evict() {
         for generation in images.generations where !signal.isStopped {
-            // Each by itself: one whose directory cannot be read keeps no other from its quota.
+            // Separate steps, so that one unreadable directory does not prevent the quotas of other users.
             step("evicting") {
                 while !signal.isStopped, try !images.makeRoom(in: generation, keeping: nil) { pause() }
             }
         }
-        var nothingToGive: Set<UInt64> = []
-        while !signal.isStopped, !images.makeRoomInStore(keeping: nil, passingOver: &nothingToGive) { pause() }
+        var exhausted: Set<UInt64> = []
+        while !signal.isStopped, !images.makeRoomInStore(keeping: nil, excluding: &exhausted) { pause() }
         if images.isOverQuota { signal.retryLater() }
     }
 
-    // MARK: The thread
-
-    /// - Parameter rest: seconds until it does anything.
-    func startThread(after rest: Double) throws {
+    /// - Parameter delay: seconds to wait first.
+    func startThread(after delay: Double) throws {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
-            thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: rest) }
+            thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: delay) }
         }
     }
 
-    private func loop(after rest: Double) {
-        // Nobody waits for it: those who serve go first. On Linux this is the calling thread alone, setpriority(2).
+    private func loop(after delay: Double) {
+        // Requests come first. On Linux, this affects the calling thread only (setpriority(2)).
         setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
-        signal.rest(seconds: rest)
+        signal.sleep(seconds: delay)
         while !signal.isStopped {
             run()
             signal.wait(retryPause: Self.retryPause)
         }
     }
 
-    /// Stops and waits for the thread, if there is one. Idempotent.
+    /// Stops the thread, if there is one, and waits for it. Idempotent.
     func stop() {
         signal.stop()
         let thread = thread.withLockedValue { thread in
@@ -162,25 +160,20 @@ struct Maintenance: Sendable {
     }
 }
 
-/// How work is handed to the maintenance thread: any number of wakes before it looks are one.
-///
-/// Without work the thread sleeps until it is woken. A timeout is set only while something is to be retried.
+/// Wakes the maintenance thread, which sleeps without a timeout unless a retry is due.
 final class MaintenanceSignal: Sendable {
-    /// What the thread does next.
     enum Next: Equatable {
         case run
-        /// Sleeps for so long at most.
         case sleep(TimeAmount)
-        /// Sleeps until it is woken.
         case sleepUntilWoken
     }
 
     private struct State {
         var isAwake = false
         var isStopped = false
-        /// Something could not be done.
+        /// Whether a step failed.
         var isRetryDue = false
-        /// When the thread first saw that.
+        /// When the thread first saw the failure.
         var retryBegan: NIODeadline?
     }
 
@@ -191,7 +184,7 @@ final class MaintenanceSignal: Sendable {
 
     func wake() { change { $0.isAwake = true } }
 
-    /// Has the thread run again after its retry pause: something could not be done, and may be by then.
+    /// Makes the thread run again after its retry pause, because a step failed.
     func retryLater() { change { $0.isRetryDue = true } }
 
     func stop() { change { $0.isStopped = true } }
@@ -205,20 +198,20 @@ final class MaintenanceSignal: Sendable {
         if isNew { wakeup.signal() }
     }
 
-    /// Returns after that many seconds, whoever wakes meanwhile, or at the stop. By the machine's running time: at a
-    /// start the wall clock may be set back by hours (F14).
-    func rest(seconds: Double) {
+    /// Sleeps for this time regardless of wakes, or until the stop. Uses a monotonic clock, because the wall clock may
+    /// be set back at a start (F14).
+    func sleep(seconds: Double) {
         let end = NIODeadline.now() + .milliseconds(Int64(seconds * 1_000))
         while !isStopped {
             let left = end - .now()
             if left <= .zero { break }
             sleep(left)
         }
-        // The run that follows does what there is by now.
+        // The run that follows covers all wakes so far.
         state.withLockedValue { ($0.isAwake, $0.isRetryDue, $0.retryBegan) = (false, false, nil) }
     }
 
-    /// Returns at a wake, at the stop, or when a retry is due.
+    /// Sleeps until a wake, the stop, or a due retry.
     func wait(retryPause seconds: Double) {
         while true {
             switch next(at: .now(), retryPause: .milliseconds(Int64(seconds * 1_000))) {
@@ -229,7 +222,7 @@ final class MaintenanceSignal: Sendable {
         }
     }
 
-    /// Decides what the thread does, and takes the work if it runs.
+    /// Decides the next step, and clears the pending work before a run.
     func next(at now: NIODeadline, retryPause: TimeAmount) -> Next {
         state.withLockedValue { state in
             var isDue = state.isAwake || state.isStopped
@@ -241,12 +234,12 @@ final class MaintenanceSignal: Sendable {
                 isDue = true
             }
             guard isDue else { return .sleepUntilWoken }
-            // Before anything is looked at: a wake from here on is for the next time.
+            // Cleared before the run, so that a later wake causes another one.
             (state.isAwake, state.isRetryDue, state.retryBegan) = (false, false, nil)
             return .run
         }
     }
 
-    /// Rounded up: a sleep that ends early is followed by many short ones.
+    /// Rounded up, because a sleep that ends early would be followed by many short ones.
     private func sleep(_ time: TimeAmount) { wakeup.wait(milliseconds: (time.nanoseconds + 999_999) / 1_000_000) }
 }

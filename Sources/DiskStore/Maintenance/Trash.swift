@@ -1,18 +1,16 @@
 import CacheCore
 import NIOConcurrencyHelpers
 
-/// What purge and log-out left behind, moved out of the way in one step and deleted in small ones.
+/// Directories of purges and logouts: moved here in one step and deleted in small ones.
 ///
-/// Nobody can be led out of it: names are looked up in open directories only and no link is followed. A directory found
-/// inside something is not walked into; it is moved up beside it and has its turn later. So the walk has no depth, and
-/// what is swapped while it goes on (F25) can only make it look again.
+/// Deletion cannot leave the trash: it uses open directories and follows no links. A subdirectory is moved up to the
+/// trash's own level and deleted later, so there is no recursion, and concurrent renames (F25) only cause another pass.
 struct Trash: Sendable {
     enum Progress {
-        /// Nothing is left.
         case empty
         /// Something was deleted or moved; call again.
         case more
-        /// What is left cannot be deleted now.
+        /// The rest cannot be deleted now.
         case stuck
     }
 
@@ -20,27 +18,26 @@ struct Trash: Sendable {
     let directory: Directory
     let random: any RandomSource
     let costs: DiskCosts
-    /// One deletes at a time. Others wait for a batch, or where nobody waits for the one that deletes, for a name.
+    /// One thread at a time deletes.
     private let deleting = NIOLock()
-    /// How many need the room now.
+    /// Number of threads that wait for space.
     private let hurried = NIOLockedValueBox(0)
     private let contents = NIOLockedValueBox(Usage())
 
-    /// Whether somebody waits for its turn to delete, and for the room.
     var isAwaited: Bool { hurried.withLockedValue { $0 > 0 } }
 
-    /// What lies in it as far as is known: what was in it at the start is not counted.
+    /// Usage as far as known; items found at the start are not counted.
     var usage: Usage { contents.withLockedValue { $0 } }
 
-    /// Moves something, whatever it is, into the trash. It keeps its contents and loses its name.
-    func take(_ name: FileName, from source: Directory, holding usage: Usage = Usage()) throws {
+    /// Moves a file or directory into the trash under a random name.
+    func move(_ name: FileName, from source: Directory, holding usage: Usage = Usage()) throws {
         try disk.rename(name, in: source, to: try random.generationID().fileName, in: directory)
         contents.withLockedValue { $0 = $0 + usage }
     }
 
     /// Deletes at most `budget` names.
-    /// - Parameter yield: nil for somebody who waits for the room. Else called after each name, unless such a one has
-    ///   come: then that one has its turn, as long as this one might be kept from the processor.
+    /// - Parameter yield: called after each name; this call then returns if another thread waits for space. Nil for a
+    ///   caller that waits for space.
     func emptySome(budget: Int, yield: YieldToOthers? = nil) throws -> Progress {
         if yield == nil { hurried.withLockedValue { $0 += 1 } }
         defer { if yield == nil { hurried.withLockedValue { $0 -= 1 } } }
@@ -48,14 +45,12 @@ struct Trash: Sendable {
     }
 
     private struct Turn {
-        /// Names that may be deleted yet.
         var budget: Int
         let yield: YieldToOthers?
 
         var isOver: Bool { budget <= 0 }
     }
 
-    /// A name is gone.
     private func count(_ turn: inout Turn) {
         turn.budget -= 1
         guard let yield = turn.yield else { return }
@@ -72,7 +67,7 @@ struct Trash: Sendable {
                 do {
                     try delete(entry, &turn)
                 } catch {
-                    // It cannot be opened or listed: it stays, and what lies behind it goes all the same.
+                    // It cannot be opened or listed. Go on with the others.
                 }
                 return !turn.isOver
             }
@@ -94,7 +89,7 @@ struct Trash: Sendable {
                 contents.withLockedValue { $0.bytes = max(0, $0.bytes - costs.directory) }
                 count(&turn)
             } catch {
-                // Something is still in it, or it was swapped: the next round sees.
+                // Not empty, or replaced; the next pass decides.
             }
         } else {
             unlink(entry.name, in: directory, &turn)
@@ -104,7 +99,7 @@ struct Trash: Sendable {
     private func empty(_ item: Directory, _ turn: inout Turn) throws {
         try disk.list(item) { child in
             if child.kind != .file, try disk.status(of: child.name, in: item)?.kind == .directory {
-                try take(child.name, from: item)
+                try move(child.name, from: item)
                 count(&turn)
             } else {
                 unlink(child.name, in: item, &turn)
@@ -123,7 +118,7 @@ struct Trash: Sendable {
             }
             count(&turn)
         } catch {
-            // It stays, and counts as stuck when nothing else can be deleted either.
+            // Counts as stuck if nothing else can be deleted.
         }
     }
 }

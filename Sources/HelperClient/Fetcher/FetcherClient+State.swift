@@ -2,183 +2,178 @@ import CacheCore
 import HelperProtocol
 import LinuxSupport
 import NIOCore
+import Origins
 
 extension FetcherClient {
     struct State {
         var settings: FetcherSettings
         var isEnded = false
-        /// Whether the process that starts fetchers has ended: ``HelperStarter``.
-        var cannotStart = false
-        /// The fetcher that there is.
+        /// The connection to the running fetcher.
         var connection: NIOLoopBound<FetcherConnection>?
-        /// What it has not been told yet, and whether the thread knows.
         var outgoing = ByteBuffer()
-        var isCalled = false
-        /// What it was told of origins, by their names.
+        /// Whether the thread has been woken to send them.
+        var isWoken = false
+        /// Origins as the fetcher knows them, by name.
         private var origins: [String: Origin] = [:]
 
-        private(set) var expected: [UInt64: Expected] = [:]
+        private(set) var pending: [UInt64: PendingRequest] = [:]
         private(set) var downloads = 0
-        private var ofUIDs: [UInt32: Int] = [:]
+        private var perUID: [UInt32: Int] = [:]
         private var lastID: UInt64 = 0
-        /// The number by which it was asked for a sign of life that it has not given. Drawn: it cannot be given without
-        /// having read all that was sent before.
-        private(set) var owedSign: UInt64?
 
-        private var figures = FetcherStatistics()
-        /// Of the fetchers before it.
-        private var counted: [String: FetcherStatistics.OriginFigures] = [:]
-        /// Those who want figures, and those whom the answer on its way is for.
-        var askers: [@Sendable () -> Void] = []
-        private var asked: [@Sendable () -> Void] = []
-        /// Whether it has answered a sign of life since it was asked for these: it answers in turn, or not at all.
-        private var owesFigures = false
+        /// Whether the fetcher has answered no ping yet.
+        private var isStarting = false
+        /// The number of the ping that has not been answered. It is random, so that the fetcher cannot answer without
+        /// having read everything that was sent before.
+        private var pendingPing: UInt64?
 
-        /// How often it has ended soon after its start, in a row.
-        private var losses = 0
-        private var beganAt: NIODeadline?
+        private var current = FetcherStatistics()
+        /// Counters of earlier fetchers.
+        private var earlier: [String: FetcherStatistics.OriginFigures] = [:]
+        /// Callers that wait for the statistics request in flight, and those that wait for the next one. The reply in
+        /// flight may be older than the call of the latter.
+        private var readers: (current: [@Sendable () -> Void], next: [@Sendable () -> Void]) = ([], [])
+        /// Whether a ping was answered after the statistics request in flight. The fetcher replies in order, so
+        /// answering a second one would mean that it ignores the request.
+        private var hasAnsweredPingSince = false
 
         init(settings: FetcherSettings) { self.settings = settings }
     }
 }
 
 extension FetcherClient.State {
-    /// A fetcher that lives for so long is no failure of its start.
-    private static var soon: TimeAmount { .seconds(10) }
-    private static var firstPause: Int64 { 100 }
-    private static var longestPause: Int64 { 30_000 }
-
-    mutating func began(_ connection: NIOLoopBound<FetcherConnection>, at now: NIODeadline) {
+    mutating func began(_ connection: NIOLoopBound<FetcherConnection>) {
         self.connection = connection
-        beganAt = now
+        isStarting = true
     }
 
-    /// It has ended, or could not be had.
-    /// - Returns: when to start another: at once the first time. Nil where there is to be none.
-    mutating func ended(at now: NIODeadline) -> TimeAmount? {
+    /// Forgets the fetcher, but not the pending requests: ``removeAll()``.
+    mutating func disconnected() {
         connection = nil
         outgoing.wipeReadableBytesOfAll()
-        (outgoing, origins, owedSign) = (ByteBuffer(), [:], nil)
+        (outgoing, origins, pendingPing) = (ByteBuffer(), [:], nil)
+        (isStarting, hasAnsweredPingSince) = (false, false)
         var all = FetcherStatistics()
-        all.count(counted)
-        all.count(figures.origins)
-        (counted, figures) = (all.origins, FetcherStatistics())
-        if isEnded { return nil }
-        owesFigures = false
-        let hasLived = beganAt.map { now - $0 >= Self.soon } ?? false
-        beganAt = nil
-        losses = hasLived ? 1 : losses + 1
-        return losses == 1 ? .zero : .milliseconds(min(Self.longestPause, Self.firstPause << min(20, losses - 2)))
+        all.count(earlier)
+        all.count(current.origins)
+        (earlier, current) = (all.origins, FetcherStatistics())
     }
 
-    /// - Returns: the number that the answer will have.
-    /// - Throws: when the uid has too many already, or nobody is there to answer.
-    mutating func expect(_ next: FetcherClient.Expected) throws(TransferFailure) -> UInt64 {
+    /// Registers a request and returns the number that the reply will have.
+    /// - Throws: if the account has too many requests, or no fetcher runs.
+    mutating func register(
+        _ next: FetcherClient.PendingRequest, cannotStart: Bool
+    ) throws(FetchFailure) -> UInt64 {
         if isEnded { throw .shuttingDown }
-        if cannotStart {
-            throw .origin("the process that downloads has ended and cannot be started again: restart thumbcached")
-        }
         guard connection != nil else {
-            throw .origin("the process that downloads has ended and is started again: try again then")
+            throw .origin(
+                cannotStart
+                    ? "the fetcher process cannot be started again; restart thumbcached"
+                    : "the fetcher process is being restarted; try again later")
         }
-        // As many as the fetcher takes of a uid, of each kind: it is not believed to be able to count.
+        // The fetcher accepts as many of each kind for a uid, but is not trusted to count.
         let most = 2 * (settings.downloadsPerUID + settings.queuePerUID)
-        guard ofUIDs[next.uid, default: 0] < most else {
-            throw .busy("\(most) downloads and token requests of this uid are under way already: try again later")
+        guard perUID[next.uid, default: 0] < most else {
+            throw .busy(
+                "twice limits.downloads-per-uid + limits.queue-per-uid: \(most) downloads and token requests of this "
+                    + "account are in flight; try again later")
         }
         lastID += 1
-        expected[lastID] = next
-        ofUIDs[next.uid, default: 0] += 1
+        pending[lastID] = next
+        perUID[next.uid, default: 0] += 1
         if next.isDownload { downloads += 1 }
         return lastID
     }
 
-    /// Whether somebody waits for the fetcher.
-    var owesAnswer: Bool { !expected.isEmpty || !asked.isEmpty }
+    /// Whether the fetcher has to send something.
+    var isReplyPending: Bool { isStarting || !pending.isEmpty || !readers.current.isEmpty }
 
-    /// What was expected under that number; nil if nothing is any more.
-    mutating func take(_ id: UInt64) -> FetcherClient.Expected? {
-        guard let taken = expected.removeValue(forKey: id) else { return nil }
-        let rest = ofUIDs[taken.uid, default: 1] - 1
-        ofUIDs[taken.uid] = rest == 0 ? nil : rest
-        if taken.isDownload { downloads -= 1 }
-        return taken
+    mutating func remove(_ id: UInt64) -> FetcherClient.PendingRequest? {
+        guard let removed = pending.removeValue(forKey: id) else { return nil }
+        let rest = perUID[removed.uid, default: 1] - 1
+        perUID[removed.uid] = rest == 0 ? nil : rest
+        if removed.isDownload { downloads -= 1 }
+        return removed
     }
 
-    mutating func takeAll() -> ([UInt64: FetcherClient.Expected], [@Sendable () -> Void]) {
-        defer { (expected, ofUIDs, downloads, askers, asked) = ([:], [:], 0, [], []) }
-        return (expected, asked + askers)
+    mutating func removeAll() -> ([UInt64: FetcherClient.PendingRequest], [@Sendable () -> Void]) {
+        defer { (pending, perUID, downloads, readers) = ([:], [:], 0, ([], [])) }
+        return (pending, readers.current + readers.next)
     }
 
-    // MARK: What it is told
-
-    /// - Returns: whether the thread is to be called.
-    mutating func say(_ request: FetcherRequest) -> Bool {
+    /// Queues a message, unless no fetcher runs. Returns whether the thread has to be woken.
+    mutating func enqueue(_ request: FetcherRequest) -> Bool {
         guard connection != nil else { return false }
         request.write(to: &outgoing)
-        defer { isCalled = true }
-        return !isCalled
+        defer { isWoken = true }
+        return !isWoken
     }
 
-    /// Has the fetcher know an origin as it is now.
-    mutating func introduce(_ origin: Origin) -> Bool {
+    /// Sends an origin to the fetcher unless it knows it already.
+    mutating func sendIfChanged(_ origin: Origin) -> Bool {
         guard origins[origin.name] != origin else { return false }
         origins[origin.name] = origin
-        return say(.origin(origin))
+        return enqueue(.origin(name: origin.name, settings: origin.encodedSettings))
     }
 
-    /// - Returns: whether the thread is to be called; nil where it owes a sign already.
-    mutating func askForSign() -> Bool? {
-        guard owedSign == nil else { return nil }
+    /// Queues a ping. Returns whether the thread has to be woken; nil if a ping is pending already.
+    mutating func requestPong() -> Bool? {
+        guard pendingPing == nil else { return nil }
         let number = UInt64.random(in: 0 ... .max)
-        owedSign = number
-        return say(.isAlive(number))
+        pendingPing = number
+        return enqueue(.ping(number))
     }
 
-    var owesSign: Bool { owedSign != nil }
+    var isPongPending: Bool { pendingPing != nil }
 
-    /// - Returns: whether that is the sign that it was asked for. One that owes figures since before has given none.
-    mutating func isAlive(_ number: UInt64) -> Bool {
-        guard owedSign == number, !owesFigures else { return false }
-        owedSign = nil
-        owesFigures = !asked.isEmpty
-        return true
+    /// - Returns: whether this is the fetcher's first pong; nil if it is invalid: of another number, or if statistics
+    ///   are missing, which were requested before an earlier ping.
+    mutating func acceptPong(_ number: UInt64) -> Bool? {
+        guard pendingPing == number, !hasAnsweredPingSince else { return nil }
+        pendingPing = nil
+        hasAnsweredPingSince = !readers.current.isEmpty
+        defer { isStarting = false }
+        return isStarting
     }
-
-    // MARK: Figures
 
     var statistics: FetcherStatistics {
-        var all = figures
-        all.count(counted)
+        var all = current
+        all.count(earlier)
         return all
     }
 
-    mutating func askForStatistics() -> Bool {
-        guard asked.isEmpty, !askers.isEmpty else { return false }
-        (asked, askers) = (askers, [])
-        return say(.statistics(0))
+    /// Calls `onEnd` when the statistics have arrived. Returns whether the thread has to be woken.
+    mutating func requestStatistics(_ onEnd: @escaping @Sendable () -> Void) -> Bool {
+        readers.next.append(onEnd)
+        return sendStatisticsRequest()
     }
 
-    /// - Returns: those who waited for it, and whether the thread is to be called for those who came meanwhile. Nil
-    ///   where nobody has asked.
-    mutating func learned(_ statistics: FetcherStatistics) -> ([@Sendable () -> Void], Bool)? {
-        guard !asked.isEmpty else { return nil }
-        figures = statistics
-        // Names of its own making would be kept for ever.
-        figures.origins = statistics.origins.filter { origins[$0.key] != nil }
-        let told = asked
-        asked = []
-        owesFigures = false
-        return (told, askForStatistics())
+    private mutating func sendStatisticsRequest() -> Bool {
+        guard readers.current.isEmpty, !readers.next.isEmpty else { return false }
+        readers = (readers.next, [])
+        return enqueue(.statistics(0))
+    }
+
+    /// - Returns: the callers that waited, and whether the thread has to be woken to send the next request; nil if no
+    ///   statistics were requested.
+    mutating func acceptStatistics(_ statistics: FetcherStatistics) -> ([@Sendable () -> Void], Bool)? {
+        guard !readers.current.isEmpty else { return nil }
+        current = statistics
+        // Origins that the fetcher invents would be kept forever.
+        current.origins = statistics.origins.filter { origins[$0.key] != nil }
+        let answered = readers.current
+        readers.current = []
+        hasAnsweredPingSince = false
+        return (answered, sendStatisticsRequest())
     }
 }
 
 extension FetcherClient {
-    /// What a fetcher was asked for, and who is told what came of it.
-    enum Expected: Sendable {
+    /// A request in flight.
+    enum PendingRequest: Sendable {
         case download(
             uid: UInt32, framing: ReplyFraming, isConditional: Bool, @Sendable (DownloadOutcome) -> Void)
-        case token(uid: UInt32, @Sendable (Result<TokenGrant, TransferFailure>) -> Void)
+        case token(uid: UInt32, @Sendable (Result<TokenGrant, FetchFailure>) -> Void)
 
         var uid: UInt32 {
             switch self {
@@ -188,15 +183,15 @@ extension FetcherClient {
 
         var isDownload: Bool { if case .download = self { true } else { false } }
 
-        func fail(_ failure: TransferFailure) {
+        func fail(_ failure: FetchFailure) {
             switch self {
-            case .download(_, _, _, let onEnd): onEnd(.failed(CacheFailure(failure)))
+            case .download(_, _, _, let onEnd): onEnd(.failed(failure))
             case .token(_, let onEnd): onEnd(.failure(failure))
             }
         }
 
-        /// Tells what the fetcher says came of it, as far as that can be.
-        /// - Throws: where it cannot; then that is told as well.
+        /// Calls `onEnd` with the fetcher's report.
+        /// - Throws: if the report does not fit the request. `onEnd` is called with a failure then.
         func end(
             _ report: FetcherReport, _ body: ImageBytes.Builder?, _ settings: FetcherSettings
         ) throws(MessageError) {
@@ -207,15 +202,17 @@ extension FetcherClient {
             case (.download(_, _, _, let onEnd), .unusable(_, let headers, let failure)):
                 onEnd(.unusable(failure, headers))
             case (.download(_, _, true, let onEnd), .notModified(_, let headers)): onEnd(.notModified(headers))
-            case (.download(_, _, _, let onEnd), .failed(_, let failure)): onEnd(.failed(failure))
-            case (.token(_, let onEnd), .token(_, let result)): onEnd(Self.judged(result, settings))
+            case (.download(_, _, _, let onEnd), .failed(_, let failure)) where failure.refreshToken == nil:
+                onEnd(.failed(failure))
+            case (.token(_, let onEnd), .token(_, let grant)): onEnd(Self.checked(.success(grant), settings))
+            case (.token(_, let onEnd), .failed(_, let failure)): onEnd(Self.checked(.failure(failure), settings))
             default:
-                fail(.origin("the process that downloads answered something else than it was asked"))
-                throw MessageError("answers something else than was asked")
+                fail(.origin("the fetcher process sent a report that does not fit the request"))
+                throw MessageError("a report that does not fit the request")
             }
         }
 
-        /// A picture is what is one here, whatever the fetcher took it for.
+        /// Checks the image again, because the fetcher is not trusted.
         private static func image(
             _ body: ImageBytes.Builder, _ framing: ReplyFraming, _ headers: ResponseHeaders, _ redirectedTo: String?,
             _ settings: FetcherSettings
@@ -233,22 +230,21 @@ extension FetcherClient {
             }
         }
 
-        /// Tokens are kept: they are what such may be, also if the fetcher did not look.
-        private static func judged(
-            _ result: Result<TokenGrant, TransferFailure>, _ settings: FetcherSettings
-        ) -> Result<TokenGrant, TransferFailure> {
-            func isFit(_ token: Secret?, _ isToken: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+        /// Checks tokens again, because they are stored and the fetcher is not trusted.
+        private static func checked(
+            _ result: Result<TokenGrant, FetchFailure>, _ settings: FetcherSettings
+        ) -> Result<TokenGrant, FetchFailure> {
+            func isValid(_ token: Secret?, _ isToken: (UnsafeRawBufferPointer) -> Bool) -> Bool {
                 guard let token else { return true }
                 return (1...max(1, settings.maximumTokenBytes)).contains(token.count) && token.withBytes(isToken)
             }
-            let areFit =
+            let areValid =
                 switch result {
                 case .success(let grant):
-                    isFit(grant.accessToken, TokenText.isBearer) && isFit(grant.refreshToken, TokenText.isVisible)
-                case .failure(.unusable(_, let refreshToken)): isFit(refreshToken, TokenText.isVisible)
-                case .failure: true
+                    isValid(grant.accessToken, TokenText.isBearer) && isValid(grant.refreshToken, TokenText.isVisible)
+                case .failure(let failure): isValid(failure.refreshToken, TokenText.isVisible)
                 }
-            return areFit ? result : .failure(.origin("the process that downloads sent what is no token"))
+            return areValid ? result : .failure(.origin("the fetcher process sent an invalid token"))
         }
     }
 }

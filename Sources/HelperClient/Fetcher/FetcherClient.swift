@@ -8,38 +8,42 @@ import NIOCore
 import Origins
 import SocketLoops
 
-/// Has images downloaded and access tokens renewed by a process of its own, which has libcurl and neither keys nor
-/// store: who breaks in there through an answer of an origin's has what it is asked for, and no more.
+/// Downloads images and refreshes access tokens through the fetcher, a process with libcurl but without keys and store.
 ///
-/// One lock over what is expected of the fetcher and what it has yet to be told; a thread sends and receives. A fetcher
-/// that ends fails what was under way, and is started again. What it says is held against what it was asked: a length,
-/// a kind, a token or a picture that cannot be ends it, or the download alone.
+/// An attacker who takes over the fetcher through a response of an origin sees the requests given to it, and no more.
+/// The client checks each report against the request: an impossible message ends the fetcher, an invalid image or token
+/// fails that request.
 ///
-/// ``start()`` comes before the first download and ``shutdown()`` after the last.
+/// A lock guards the pending requests and the unsent messages; a thread sends and receives. `FetcherService` in the
+/// program thumbcached-fetcher handles them. ``start()`` obtains a socket through ``HelperSupervisor`` from systemd or
+/// a ``ForkServer``, and sends the settings as the first message, for which `FetcherProgram.serve(_:)` waits. If the
+/// fetcher ends, pending requests fail and another fetcher is started.
+///
+/// Call ``start()`` before the first download and ``shutdown()`` after the last.
 package final class FetcherClient: ImageFetching, TokenFetching {
-    /// How long a fetcher that owes an answer may give no sign of life: twice that, at most.
-    private let patience: TimeAmount
+    /// Time between pings while a reply is pending. A fetcher that does not answer a ping until the next is ended.
+    private let pingInterval: TimeAmount
     let loop: SocketLoop
     let state: NIOLockedValueBox<State>
-    private let link: any HelperConnector
+    private let supervisor: HelperSupervisor
     private let rulesCache = OriginRulesCache()
-    let log: Logger
 
-    /// - Parameter link: how a fetcher is had.
-    /// - Throws: when the system gives no thread, or nothing to wait with.
     package init(
-        settings: FetcherSettings, link: any HelperConnector, patience: TimeAmount = .seconds(10), log: Logger
+        settings: FetcherSettings, connector: any HelperConnector, pingInterval: TimeAmount = .seconds(10), log: Logger
     ) throws {
         state = NIOLockedValueBox(State(settings: settings))
         loop = try SocketLoop(named: "downloads")
-        (self.link, self.patience, self.log) = (link, patience, log)
+        supervisor = HelperSupervisor("fetcher", connector: connector, failureLevel: .error, log: log) {
+            Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000)
+        }
+        self.pingInterval = pingInterval
     }
 
-    /// Has the first fetcher started. Where that fails, it is tried again and again.
+    /// Starts the first fetcher, and retries in the background if that fails.
     package func start() throws { try loop.submit { self.connect() }.wait() }
 
-    /// Ends every download with ``CacheFailure/shuttingDown``, the fetcher and the thread. Returns when no `onEnd`
-    /// runs any more. Idempotent; not to be called from an `onEnd`.
+    /// Fails all requests with ``FetchFailure/shuttingDown``, and ends the fetcher and the thread. Returns when the
+    /// last `onEnd` has returned. Idempotent. Must not be called from an `onEnd`.
     package func shutdown() {
         let connection = state.withLockedValue { state in
             state.isEnded = true
@@ -54,21 +58,20 @@ package final class FetcherClient: ImageFetching, TokenFetching {
         hasEnded.wait()
     }
 
-    /// Puts other limits in force, for downloads that begin from now on. A fetcher cannot come to read what it was not
-    /// to read when it was started: for another file of authorities there is another fetcher, and what the old one was
-    /// at fails.
+    /// Applies other settings to downloads that start from now on. A new `ca-file` starts another fetcher, because a
+    /// confined one cannot be given access to more files; requests to the old one fail.
     package func update(_ settings: FetcherSettings) {
-        let (outgrown, mustCall) = state.withLockedValue { state in
+        let (outdated, mustWake) = state.withLockedValue { state in
             let canRead = settings.authorities.isSubset(of: state.settings.authorities)
             state.settings = settings
             if !canRead { return (state.connection, false) }
-            return (nil, state.say(.settings(settings)))
+            return (nil, state.enqueue(.settings(settings)))
         }
-        if mustCall { call() }
-        if let outgrown { loop.execute { outgrown.value.close() } }
+        if mustWake { wake() }
+        if let outdated { loop.execute { outdated.value.close() } }
     }
 
-    // MARK: Asking
+    // MARK: Requests
 
     package func target(
         origin: Origin, user: OpaqueID, imageKey: ImageKey, url: String?
@@ -77,178 +80,182 @@ package final class FetcherClient: ImageFetching, TokenFetching {
         do {
             rules = try rulesCache.rules(of: origin)
         } catch {
-            throw .invalid("the origin is misconfigured: \(error)")
+            throw .invalid("invalid configuration of the origin: \(error)")
         }
         return try rules.target(origin: origin, user: user, imageKey: imageKey, url: url)
     }
 
     package func start(
         _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
-    ) throws(CacheFailure) -> any DownloadHandle {
-        let expected = Expected.download(
+    ) throws(FetchFailure) -> any DownloadHandle {
+        let pending = PendingRequest.download(
             uid: download.uid, framing: download.framing, isConditional: download.condition != nil, onEnd)
-        do throws(TransferFailure) {
-            return try ask(expected, of: download.origin) { .download($0, DownloadRequest(download)) }
-        } catch {
-            throw CacheFailure(error)
-        }
+        return try send(pending, of: download.origin) { .download($0, download) }
     }
 
     package func refresh(
-        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, TransferFailure>) -> Void
-    ) throws(TransferFailure) -> any DownloadHandle {
-        try ask(.token(uid: request.uid, onEnd), of: request.origin) { .token($0, TokenRefresh(request)) }
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void
+    ) throws(FetchFailure) -> any DownloadHandle {
+        try send(.token(uid: request.uid, onEnd), of: request.origin) { .token($0, request) }
     }
 
     package var isBusy: Bool { state.withLockedValue { $0.downloads > 0 } }
 
-    private func ask(
-        _ expected: Expected, of origin: Origin, _ request: (UInt64) -> FetcherRequest
-    ) throws(TransferFailure) -> FetcherTask {
-        let (id, mustCall) = try state.withLockedValue { state in
-            Result { () throws(TransferFailure) in
-                let id = try state.expect(expected)
-                let mustCall = state.introduce(origin)
-                return (id, state.say(request(id)) || mustCall)
+    private func send(
+        _ pending: PendingRequest, of origin: Origin, _ request: (UInt64) -> FetcherRequest
+    ) throws(FetchFailure) -> FetcherTask {
+        let cannotStart = supervisor.retryDelay == nil
+        let (id, mustWake) = try state.withLockedValue { state in
+            Result { () throws(FetchFailure) in
+                let id = try state.register(pending, cannotStart: cannotStart)
+                let mustWake = state.sendIfChanged(origin)
+                return (id, state.enqueue(request(id)) || mustWake)
             }
         }.get()
-        if mustCall { call() }
+        if mustWake { wake() }
         return FetcherTask(id: id, client: self)
     }
 
     func cancel(_ id: UInt64) {
-        let (forgotten, mustCall) = state.withLockedValue { state -> (Expected?, Bool) in
-            guard let forgotten = state.take(id) else { return (nil, false) }
-            return (forgotten, state.say(.cancel(id)))
+        let (cancelled, mustWake) = state.withLockedValue { state -> (PendingRequest?, Bool) in
+            guard let cancelled = state.remove(id) else { return (nil, false) }
+            return (cancelled, state.enqueue(.cancel(id)))
         }
-        if mustCall { call() }
-        // What it held goes outside of the lock.
-        withExtendedLifetime(forgotten) {}
+        if mustWake { wake() }
+        // Releases what `onEnd` captured outside the lock.
+        withExtendedLifetime(cancelled) {}
     }
 
-    // MARK: Signs of life and figures
+    // MARK: Liveness and statistics
 
-    /// Calls `sign` from the thread that speaks with the fetcher. `sign` must not block.
-    package func whenAlive(_ sign: @escaping @Sendable () -> Void) { loop.execute(sign) }
+    /// Calls `work` on the client's thread, which it must not block.
+    package func callOnLoop(_ work: @escaping @Sendable () -> Void) { loop.execute(work) }
 
-    /// What the fetcher said last, with what those before it counted.
+    /// The statistics read last, including the counters of earlier fetchers.
     package var statistics: FetcherStatistics { state.withLockedValue { $0.statistics } }
 
-    /// Has the fetcher say what it has counted up to now, and waits until it has: at once where there is none.
+    /// Requests the fetcher's current statistics, and returns when they have arrived; at once if no fetcher runs.
     package func readStatistics() async {
         await withCheckedContinuation { continuation in
             readStatistics { continuation.resume() }
         }
     }
 
-    private func readStatistics(_ then: @escaping @Sendable () -> Void) {
-        // Those who ask while an answer is on its way share the next: that one may be from before they asked.
-        let (isWaiting, mustCall) = state.withLockedValue { state in
+    private func readStatistics(_ onEnd: @escaping @Sendable () -> Void) {
+        let (isWaiting, mustWake) = state.withLockedValue { state in
             guard state.connection != nil else { return (false, false) }
-            state.askers.append(then)
-            return (true, state.askForStatistics())
+            return (true, state.requestStatistics(onEnd))
         }
-        if !isWaiting { then() }
-        if mustCall { call() }
+        if !isWaiting { onEnd() }
+        if mustWake { wake() }
     }
 
     // MARK: On the loop
 
-    /// Has the thread send what there is to say.
-    func call() { loop.execute { self.flush() } }
+    /// Makes the thread send the queued messages.
+    func wake() { loop.execute { self.flush() } }
 
     private func flush() {
         let (outgoing, connection) = state.withLockedValue { state in
-            state.isCalled = false
+            state.isWoken = false
             defer { state.outgoing = ByteBuffer() }
             return (state.outgoing, state.connection)
         }
         connection?.value.send(outgoing)
-        watchOver(connection)
+        watch(connection)
     }
 
     private func connect() {
+        guard state.withLockedValue({ !$0.isEnded }), let descriptor = open() else { return }
         do {
-            let descriptor = try link.open()
             let connection = FetcherConnection(try loop.adopt(descriptor), client: self)
-            let mustCall = state.withLockedValue { state -> Bool in
-                guard !state.isEnded else { return false }
-                state.began(NIOLoopBound(connection, eventLoop: loop), at: .now())
-                return state.say(.settings(state.settings))
+            let isEnded = state.withLockedValue { state in
+                state.began(NIOLoopBound(connection, eventLoop: loop))
+                _ = state.enqueue(.settings(state.settings))
+                return state.isEnded
             }
-            if state.withLockedValue({ $0.isEnded }) { return connection.close() }
-            if mustCall { flush() }
+            if isEnded { connection.close() } else { flush() }
         } catch {
-            if (error as? SystemError)?.code == EPIPE {
-                state.withLockedValue { $0.cannotStart = true }
-                log.error("no process that downloads can be started", metadata: ["reason": "\(error)"])
-            } else {
-                lost("it cannot be had: \(error)")
-            }
+            supervisor.failed("\(error)")
+            reconnect()
         }
     }
 
-    /// There is no fetcher any more, or none was to be had.
-    func lost(_ reason: String) {
-        let pause = state.withLockedValue { $0.ended(at: .now()) }
-        guard let pause else { return fail(with: .shuttingDown) }
-        log.error(
-            "the process that downloads has ended, and is started again",
-            metadata: ["reason": "\(reason)", "ms": "\(pause.nanoseconds / 1_000_000)"])
-        fail(with: .origin("the process that downloads ended before it had an answer"))
-        if pause == .zero { connect() } else { loop.scheduleTask(in: pause) { self.connect() } }
+    /// Returns a socket to a fetcher; nil after a failure, which is retried.
+    private func open() -> CInt? {
+        do throws(SystemError) {
+            return try supervisor.open()
+        } catch {
+            reconnect()
+            return nil
+        }
     }
 
-    /// Tells everybody who expects something that it will not come.
-    private func fail(with failure: TransferFailure) {
-        let (expected, askers) = state.withLockedValue { $0.takeAll() }
-        for (_, expected) in expected.sorted(by: { $0.key < $1.key }) { expected.fail(failure) }
-        for asker in askers { asker() }
+    private func reconnect() {
+        guard let delay = supervisor.retryDelay else { return }
+        loop.scheduleTask(in: .milliseconds(delay)) { self.connect() }
     }
 
-    /// Ends a fetcher that owes an answer and gives no sign of life.
-    private func watchOver(_ connection: NIOLoopBound<FetcherConnection>?) {
-        guard let connection = connection?.value, connection.isOpen, !connection.isWatchedOver,
-            let mustCall = state.withLockedValue({ $0.owesAnswer ? $0.askForSign() : nil })
+    /// The connection is closed. On the loop.
+    /// - Parameter failure: nil if the client closed the connection without a failure of the fetcher.
+    func closed(_ failure: String?) {
+        let isEnded = state.withLockedValue { state in
+            state.disconnected()
+            return state.isEnded
+        }
+        if isEnded { return fail(with: .shuttingDown) }
+        if let failure { supervisor.failed(failure) }
+        fail(with: .origin("the fetcher process ended before it replied"))
+        reconnect()
+    }
+
+    private func fail(with failure: FetchFailure) {
+        let (pending, readers) = state.withLockedValue { $0.removeAll() }
+        for (_, pending) in pending.sorted(by: { $0.key < $1.key }) { pending.fail(failure) }
+        for reader in readers { reader() }
+    }
+
+    /// Pings the fetcher while a reply is pending, and closes the connection if it does not answer a ping.
+    private func watch(_ connection: NIOLoopBound<FetcherConnection>?) {
+        guard let connection = connection?.value, connection.isOpen, !connection.isWatched,
+            let mustWake = state.withLockedValue({ $0.isReplyPending ? $0.requestPong() : nil })
         else { return }
-        connection.isWatchedOver = true
-        if mustCall { call() }
+        connection.isWatched = true
+        if mustWake { wake() }
         let bound = NIOLoopBound(connection, eventLoop: loop)
-        loop.scheduleTask(in: patience) {
+        loop.scheduleTask(in: pingInterval) {
             let connection = bound.value
-            connection.isWatchedOver = false
+            connection.isWatched = false
             guard connection.isOpen else { return }
-            if self.state.withLockedValue({ $0.owesSign }) {
-                self.log.error("the process that downloads is stuck")
-                return connection.close()
-            }
-            self.watchOver(bound)
+            if self.state.withLockedValue({ $0.isPongPending }) { return connection.close("did not answer a ping") }
+            self.watch(bound)
         }
     }
 
-    /// What the fetcher has said. On the loop, outside of every lock.
-    func take(_ report: FetcherReport, body: ImageBytes.Builder?) throws(MessageError) {
+    /// Handles a message from the fetcher. On the loop, without a lock.
+    func handle(_ report: FetcherReport, body: ImageBytes.Builder?) throws(MessageError) {
         switch report {
-        case .alive(let number):
-            guard state.withLockedValue({ $0.isAlive(number) }) else {
-                throw MessageError("is no sign of life that was asked for, or comes before figures that were")
+        case .pong(let number):
+            guard let isFirst = state.withLockedValue({ $0.acceptPong(number) }) else {
+                throw MessageError("unexpected pong (wrong number, or requested statistics were skipped)")
             }
+            if isFirst { supervisor.started() }
         case .statistics(_, let statistics):
-            guard let (askers, mustCall) = state.withLockedValue({ $0.learned(statistics) }) else {
-                throw MessageError("answers what nobody has asked")
+            guard let (readers, mustWake) = state.withLockedValue({ $0.acceptStatistics(statistics) }) else {
+                throw MessageError("unexpected statistics")
             }
-            for asker in askers { asker() }
-            if mustCall { call() }
+            for reader in readers { reader() }
+            if mustWake { wake() }
         case .image(let id, _, _), .missing(let id, _), .unusable(let id, _, _), .notModified(let id, _),
             .failed(let id, _), .token(let id, _):
-            let (expected, settings) = state.withLockedValue { ($0.take(id), $0.settings) }
-            // Of what was cancelled meanwhile nobody wants to know.
-            try expected?.end(report, body, settings)
+            // nil if the request was cancelled meanwhile.
+            let (pending, settings) = state.withLockedValue { ($0.remove(id), $0.settings) }
+            try pending?.end(report, body, settings)
         }
     }
 }
 
-/// A request that the fetcher was handed.
+/// A request that was sent to the fetcher.
 struct FetcherTask: DownloadHandle {
     let id: UInt64
     let client: FetcherClient

@@ -6,31 +6,32 @@ import NIOConcurrencyHelpers
 import NIOCore
 import SocketLoops
 
-/// The connection to one fetcher, from its start to its end. On the loop alone.
+/// The connection to one fetcher. Used on the loop only.
 final class FetcherConnection: StreamHandler {
     private let stream: SocketLoops.Stream
     private let client: FetcherClient
     private var assembler: MessageAssembler
-    /// Bytes that may wait for it to read them. Who does not is left.
-    private static var mostUnsent: Int { 16 << 20 }
+    /// Unsent bytes beyond which the connection is closed.
+    private static var maximumUnsent: Int { 16 << 20 }
 
-    /// What is being sent, to be wiped then: tokens may be in it. With how much will have been sent by its end.
+    /// Written buffers, which may contain tokens and are wiped once sent, with the stream's byte count at their ends.
     private var unwiped: Deque<(bytes: ByteBuffer, end: Int)> = []
     private var written = 0
-    private var reason = "it closed the connection"
-    /// Whether a timer looks after it.
-    var isWatchedOver = false
+    /// The reason to log when the connection is closed; nil if the client closed it without a failure.
+    private var failure: String? = "closed the connection"
+    /// Whether a timer waits for a pong.
+    var isWatched = false
 
     init(_ stream: SocketLoops.Stream, client: FetcherClient) {
         (self.stream, self.client) = (stream, client)
-        assembler = MessageAssembler(longestBody: client.state.withLockedValue { $0.settings.maximumImageBytes })
+        assembler = MessageAssembler(maximumBody: client.state.withLockedValue { $0.settings.maximumImageBytes })
         stream.handler = self
     }
 
     var isOpen: Bool { stream.isOpen }
 
-    func close() {
-        reason = "it was told to"
+    func close(_ failure: String? = nil) {
+        self.failure = failure
         stream.close()
     }
 
@@ -41,9 +42,8 @@ final class FetcherConnection: StreamHandler {
         unwiped.append((bytes, written))
         stream.flush()
         outputMoved()
-        if stream.unsent > Self.mostUnsent {
-            reason = "it does not read"
-            stream.close()
+        if stream.unsent > Self.maximumUnsent {
+            close("does not read its input")
         }
     }
 
@@ -55,16 +55,15 @@ final class FetcherConnection: StreamHandler {
     }
 
     func received(_ bytes: ByteBuffer) {
-        // What was asked for under a larger limit may still come.
-        let longest = client.state.withLockedValue { $0.settings.maximumImageBytes }
-        assembler.longestBody = max(assembler.longestBody, longest)
+        // Never lowered: images requested under a higher limit may still arrive.
+        let maximum = client.state.withLockedValue { $0.settings.maximumImageBytes }
+        assembler.maximumBody = max(assembler.maximumBody, maximum)
         do throws(MessageError) {
             try assembler.receive(bytes) { [client] fields, body throws(MessageError) in
-                try client.take(try FetcherReport(fields), body: body)
+                try client.handle(try FetcherReport(fields), body: body)
             }
         } catch {
-            reason = "a message of it \(error)"
-            stream.close()
+            close("\(error)")
         }
     }
 
@@ -75,6 +74,6 @@ final class FetcherConnection: StreamHandler {
         for (bytes, _) in unwiped { bytes.wipeReadableBytesOfAll() }
         unwiped = []
         assembler.clear()
-        client.lost(error.map { "\($0)" } ?? reason)
+        client.closed(error.map { "\($0)" } ?? failure)
     }
 }

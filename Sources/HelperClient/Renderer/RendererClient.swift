@@ -1,33 +1,30 @@
 import CacheCore
 import Glibc
 import HelperProtocol
+import ImageOptions
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Has pictures made in other sizes by the processes behind a link: a worker for each uid at a time, which sees no other
-/// uid's pictures.
+/// Renders images in other sizes, each in a worker process that receives images of one uid only.
 ///
-/// It blocks threads of a pool of its own: of these there are as many as pictures may be worked on at once.
+/// Each rendition blocks a thread of the pool, so the pool bounds how many are in progress.
 public final class RendererClient: ImageRendering {
     private struct State {
-        /// Connections without work, the one that has waited longest first.
+        /// Connections without work, the longest idle first.
         var idle: [Idle] = []
-        /// Closes the first of them when it is due.
+        /// Closes the first idle connection when its time is over.
         var timer: (any Timer)?
-        /// What is being made, by its number.
+        /// Renditions in progress, by the number of the request.
         var working: [UInt32: Work] = [:]
         var isShutDown = false
-        /// Tries in a row at which no worker was to be had, and when the next is due.
-        var failures = 0
-        var retryAt: Int64 = 0
         var lastNumber: UInt32 = 0
     }
 
     private struct Work {
         let uid: UInt32
-        /// Whether that uid's pictures were to be forgotten since: then its worker is not used again.
+        /// Whether ``forget(_:)`` was called for the uid meanwhile; the worker is then closed afterwards.
         var isForgotten = false
         var worker: WorkerConnection?
     }
@@ -36,39 +33,35 @@ public final class RendererClient: ImageRendering {
         let uid: UInt32
         let limits: WorkerLimits
         let worker: WorkerConnection
-        /// When it is closed: milliseconds of ``Timekeeping/uptime``.
+        /// When the connection is closed: milliseconds of ``Timekeeping/uptime``.
         let end: Int64
     }
 
-    /// Connections kept open without work.
-    private static var mostIdle: Int { 16 }
-    /// Milliseconds without work after which a worker's connection is closed. The renderer kills the worker then, whatever
-    /// it does.
-    private static var longestIdle: Int64 { 10_000 }
-    /// Milliseconds without a renderer before another is looked for.
-    private static let backoff = Backoff(base: 1_000, most: 60_000)
+    private static var maximumIdle: Int { 16 }
+    /// Milliseconds after which an idle connection is closed. The renderer then kills the worker.
+    private static var idleTimeout: Int64 { 10_000 }
 
-    private let link: any HelperConnector
+    private let supervisor: HelperSupervisor
     private let pool: any BlockingPool
     private let time: any Timekeeping
     private let log: Logger
     private let state = NIOLockedValueBox(State())
 
-    /// - Parameters:
-    ///   - pool: a thread for each picture that may be worked on at once. It shares them out among uids.
-    package init(link: any HelperConnector, pool: any BlockingPool, time: any Timekeeping, log: Logger) {
-        (self.link, self.pool, self.time, self.log) = (link, pool, time, log)
+    /// - Parameter pool: has a thread for each concurrent rendition, and distributes them among uids.
+    package init(connector: any HelperConnector, pool: any BlockingPool, time: any Timekeeping, log: Logger) {
+        // Without a renderer images are served in their source size, which is no error.
+        supervisor = HelperSupervisor("renderer", connector: connector, failureLevel: .notice, log: log) { time.uptime }
+        (self.pool, self.time, self.log) = (pool, time, log)
     }
 
     public func render(
-        _ source: ByteBuffer, _ wish: RenditionOptions, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
+        _ source: ByteBuffer, _ options: RenditionOptions, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
         onEnd: @escaping @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
     ) {
-        guard source.readableBytes <= RenderRequest.longestPicture else { return onEnd(.failure(.badPicture)) }
-        let isPaused = state.withLockedValue { $0.retryAt > time.uptime }
-        if isPaused { return onEnd(.failure(.unavailable)) }
+        guard source.readableBytes <= RenderRequest.maximumImage else { return onEnd(.failure(.unreadableImage)) }
+        guard supervisor.retryDelay == 0 else { return onEnd(.failure(.unavailable)) }
         pool.submit(for: uid) { [self] in
-            onEnd(render(source, wish, for: uid, isWanted: isWanted))
+            onEnd(render(source, options, for: uid, isWanted: isWanted))
         }
     }
 
@@ -82,11 +75,8 @@ public final class RendererClient: ImageRendering {
         for idle in ended { idle.worker.close() }
     }
 
-    // MARK: One picture
-
-    /// Blocks until it is made, or cannot be.
     private func render(
-        _ source: ByteBuffer, _ wish: RenditionOptions, for uid: UInt32, isWanted: () -> Bool
+        _ source: ByteBuffer, _ options: RenditionOptions, for uid: UInt32, isWanted: () -> Bool
     ) -> Result<ByteBuffer, RenditionFailure> {
         let number = state.withLockedValue { state in
             state.lastNumber &+= 1
@@ -94,45 +84,47 @@ public final class RendererClient: ImageRendering {
             return state.lastNumber
         }
         defer { state.withLockedValue { _ = $0.working.removeValue(forKey: number) } }
-        // Asked when ``forget(_:)`` already knows of it: what is purged behind this is in no worker that lives on.
+        // Checked after the request is registered: a later ``forget(_:)`` finds it, and closes its worker.
         guard isWanted() else { return .failure(.unavailable) }
-        let request = RenderRequest(source, wish, number: number)
-        let limits = WorkerLimits(pixels: UInt32(clamping: wish.mostPixels))
-        // An idle worker may have ended meanwhile, which says nothing of the picture.
-        if let worker = takeIdle(uid, limits, for: number), let answer = ask(worker, request, source, wish, for: uid) {
-            return answer
+        let request = RenderRequest(options, number: number)
+        let limits = WorkerLimits(pixels: UInt32(clamping: options.mostPixels))
+        // An idle worker may have ended for another reason than this image, so its failure is retried.
+        if let worker = reuseIdle(uid, limits, for: number),
+            let result = render(source, options, for: uid, request, worker)
+        {
+            return result
         }
-        guard let worker = newWorker(limits, for: number) else { return .failure(.unavailable) }
-        return ask(worker, request, source, wish, for: uid) ?? .failure(.badPicture)
+        guard let worker = startWorker(limits, for: number) else { return .failure(.unavailable) }
+        return render(source, options, for: uid, request, worker) ?? .failure(.unreadableImage)
     }
 
-    /// Nil where the worker has ended, or says what cannot be.
-    private func ask(
-        _ worker: WorkerConnection, _ request: RenderRequest, _ source: ByteBuffer, _ wish: RenditionOptions,
-        for uid: UInt32
+    /// Returns nil if the worker ended, or sent an invalid reply.
+    private func render(
+        _ source: ByteBuffer, _ options: RenditionOptions, for uid: UInt32, _ request: RenderRequest,
+        _ worker: WorkerConnection
     ) -> Result<ByteBuffer, RenditionFailure>? {
         do {
-            let answer = try worker.ask(request, source, mostBytes: wish.mostBytes)
-            keep(worker, uid, WorkerLimits(pixels: UInt32(clamping: wish.mostPixels)), of: request.number)
-            return answer.map { .success($0) } ?? .failure(.badPicture)
+            let rendition = try worker.render(request, source, maximumBytes: options.mostBytes)
+            keepIdle(worker, uid, WorkerLimits(pixels: UInt32(clamping: options.mostPixels)), of: request.number)
+            return rendition.map { .success($0) } ?? .failure(.unreadableImage)
         } catch {
             discard(worker, of: request.number)
-            log.debug("a worker of the renderer has ended", metadata: ["uid": "\(uid)", "reason": "\(error)"])
+            log.debug("worker of the renderer failed", metadata: ["uid": "\(uid)", "reason": "\(error)"])
             return nil
         }
     }
 
-    private func takeIdle(_ uid: UInt32, _ limits: WorkerLimits, for number: UInt32) -> WorkerConnection? {
+    private func reuseIdle(_ uid: UInt32, _ limits: WorkerLimits, for number: UInt32) -> WorkerConnection? {
         let worker = state.withLockedValue { state -> WorkerConnection? in
             guard let index = state.idle.lastIndex(where: { $0.uid == uid && $0.limits == limits }) else { return nil }
             return state.idle.remove(at: index).worker
         }
-        if let worker { use(worker, for: number) }
+        if let worker { assign(worker, to: number) }
         return worker
     }
 
-    /// From here on a shutdown ends what it does.
-    private func use(_ worker: WorkerConnection, for number: UInt32) {
+    /// Registers the worker of a request, so that ``shutdown()`` interrupts it.
+    private func assign(_ worker: WorkerConnection, to number: UInt32) {
         let isShutDown = state.withLockedValue { state in
             state.working[number]?.worker = worker
             return state.isShutDown
@@ -145,20 +137,20 @@ public final class RendererClient: ImageRendering {
         worker.close()
     }
 
-    private func keep(_ worker: WorkerConnection, _ uid: UInt32, _ limits: WorkerLimits, of number: UInt32) {
+    private func keepIdle(_ worker: WorkerConnection, _ uid: UInt32, _ limits: WorkerLimits, of number: UInt32) {
         let surplus = state.withLockedValue { state -> WorkerConnection? in
             defer { state.working[number]?.worker = nil }
             guard state.working[number]?.isForgotten == false else { return worker }
             if state.isShutDown { return worker }
-            let end = time.uptime + Self.longestIdle
+            let end = time.uptime + Self.idleTimeout
             state.idle.append(Idle(uid: uid, limits: limits, worker: worker, end: end))
             setTimer(&state)
-            return state.idle.count > Self.mostIdle ? state.idle.removeFirst().worker : nil
+            return state.idle.count > Self.maximumIdle ? state.idle.removeFirst().worker : nil
         }
         surplus?.close()
     }
 
-    /// Sets a timer for the connection that has waited longest, unless one is set.
+    /// Starts a timer for the longest idle connection, unless one runs.
     private func setTimer(_ state: inout State) {
         guard state.timer == nil, let first = state.idle.first else { return }
         state.timer = time.after(milliseconds: max(1, first.end - time.uptime)) { [self] in closeIdle() }
@@ -176,46 +168,25 @@ public final class RendererClient: ImageRendering {
         for idle in ended { idle.worker.close() }
     }
 
-    private func newWorker(_ limits: WorkerLimits, for number: UInt32) -> WorkerConnection? {
-        // Others that waited for their turn may have tried meanwhile.
-        if state.withLockedValue({ $0.retryAt > time.uptime }) { return nil }
+    /// Returns a worker that has greeted, so that its later end is the fault of the image; nil if there is no renderer.
+    private func startWorker(_ limits: WorkerLimits, for number: UInt32) -> WorkerConnection? {
+        // Another thread may have failed meanwhile.
+        guard supervisor.retryDelay == 0 else { return nil }
+        let descriptor: CInt
+        do throws(SystemError) { descriptor = try supervisor.open() } catch { return nil }
+        let worker = WorkerConnection(descriptor) { [time] in time.uptime }
+        assign(worker, to: number)
         do {
-            let worker = try openWorker(limits, for: number)
-            let wasAway = state.withLockedValue { state in
-                defer { (state.failures, state.retryAt) = (0, 0) }
-                return state.failures > 0
-            }
-            if wasAway { log.notice("the renderer is there again") }
+            try worker.greet(limits)
+            supervisor.started()
             return worker
         } catch {
-            let isFirst = state.withLockedValue { state in
-                state.failures += 1
-                state.retryAt = time.uptime + Self.backoff.ceiling(attempt: state.failures)
-                return state.failures == 1 && !state.isShutDown
-            }
-            if isFirst {
-                log.notice(
-                    "there is no renderer: pictures are served in the size in which they come",
-                    metadata: ["reason": "\(error)"])
-            }
+            discard(worker, of: number)
+            if !state.withLockedValue({ $0.isShutDown }) { supervisor.failed("\(error)") }
             return nil
         }
     }
 
-    /// One that has greeted: should it end from then on, the picture did it.
-    private func openWorker(_ limits: WorkerLimits, for number: UInt32) throws -> WorkerConnection {
-        let worker = WorkerConnection(try link.open(), now: { [time] in time.uptime })
-        use(worker, for: number)
-        do {
-            try worker.greet(limits)
-            return worker
-        } catch {
-            discard(worker, of: number)
-            throw error
-        }
-    }
-
-    /// Ends what is being made, and closes what is open.
     package func shutdown() {
         let idle = state.withLockedValue { state in
             state.isShutDown = true
@@ -229,10 +200,9 @@ public final class RendererClient: ImageRendering {
 }
 
 extension RenderRequest {
-    fileprivate init(_ source: ByteBuffer, _ wish: RenditionOptions, number: UInt32) {
+    fileprivate init(_ options: RenditionOptions, number: UInt32) {
         self.init(
-            length: source.readableBytes, number: number, side: wish.side,
-            fit: wish.style.fit == .cover ? .cover : .contain,
-            format: PictureFormat(rawValue: wish.style.format.rawValue) ?? .source)
+            number: number, side: UInt16(clamping: options.size.pixels), fit: options.size.fit,
+            output: .file(options.size.format))
     }
 }

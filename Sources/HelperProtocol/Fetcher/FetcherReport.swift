@@ -3,44 +3,43 @@ import LinuxSupport
 import NIOCore
 import ThumbcacheProtocol
 
-/// What the fetcher says to the daemon, each time of a request by its number.
+/// A message from the fetcher to the daemon, with the number of the request that it answers.
 ///
-/// The daemon believes none of it: whoever has broken into libcurl speaks here.
+/// The daemon trusts nothing in it, because an attacker who took over libcurl may have written it.
 package enum FetcherReport: Sendable {
     /// The image is the message's body.
     case image(UInt64, ResponseHeaders, redirectedTo: String?)
     case missing(UInt64, ResponseHeaders)
-    case unusable(UInt64, ResponseHeaders, CacheFailure)
+    case unusable(UInt64, ResponseHeaders, FetchFailure)
     case notModified(UInt64, ResponseHeaders)
-    case failed(UInt64, CacheFailure)
-    case token(UInt64, Result<TokenGrant, TransferFailure>)
-    case alive(UInt64)
+    case token(UInt64, TokenGrant)
+    case failed(UInt64, FetchFailure)
+    case pong(UInt64)
     case statistics(UInt64, FetcherStatistics)
 }
 
 extension FetcherReport {
     private enum Kind: UInt8 {
-        case image, missing, notModified, failed, grant, tokenFailure, alive, statistics, unusable
+        case image, missing, unusable, notModified, token, failed, pong, statistics
     }
 
-    /// Bytes of one value of a header field that an answer's reader keeps, and values of one field.
-    private static let mostFields = 64
-    private static let mostValues = 16
-    private static let longestValue = 2_048
-    fileprivate static let longestSentence = 4_096
-    private static let mostRedirects = 8
-    private static let mostOrigins = 65_536
-    /// Seconds of one request; a sum of ages and of those never overflows.
-    fileprivate static let longestDelay = 86_400
-    /// Seconds that an access token is valid: ten years.
-    fileprivate static let longestLifetime = 315_360_000
+    // Upper bounds, at least those of the fetcher's ResponseReader and DownloadTransfer.
+    private static let maximumFields = 64
+    private static let maximumValues = 16
+    private static let maximumValueLength = 2_048
+    fileprivate static let maximumSentence = 4_096
+    private static let maximumRedirects = 8
+    private static let maximumOrigins = 65_536
+    /// Seconds of one request. Bounded so that sums with ages do not overflow.
+    fileprivate static let maximumDelay = 86_400
+    /// Maximum lifetime of an access token: ten years.
+    fileprivate static let maximumLifetime = 315_360_000
 
-    /// Adds the message to what is to be sent.
-    /// - Parameter body: bytes of image that are sent behind it.
+    /// Appends the message, after which the caller sends the body of `body` bytes.
     package func write(to buffer: inout ByteBuffer, body: Int = 0) {
         MessageWriter.add(to: &buffer, body: body) { message in
             func begin(_ kind: Kind, _ id: UInt64) {
-                message.integer(kind.rawValue)
+                message.enumeration(kind)
                 message.integer(id)
             }
             switch self {
@@ -58,17 +57,14 @@ extension FetcherReport {
             case .notModified(let id, let headers):
                 begin(.notModified, id)
                 headers.write(to: &message)
+            case .token(let id, let grant):
+                begin(.token, id)
+                grant.write(to: &message)
             case .failed(let id, let failure):
                 begin(.failed, id)
                 failure.write(to: &message)
-            case .token(let id, .success(let grant)):
-                begin(.grant, id)
-                grant.write(to: &message)
-            case .token(let id, .failure(let failure)):
-                begin(.tokenFailure, id)
-                failure.write(to: &message)
-            case .alive(let id):
-                begin(.alive, id)
+            case .pong(let id):
+                begin(.pong, id)
             case .statistics(let id, let statistics):
                 begin(.statistics, id)
                 statistics.write(to: &message)
@@ -78,78 +74,82 @@ extension FetcherReport {
 
     package init(_ fields: ByteBuffer) throws(MessageError) {
         var message = MessageReader(fields)
-        let number = try message.integer(as: UInt8.self)
-        guard let kind = Kind(rawValue: number) else { throw MessageError("is of an unknown kind, \(number)") }
+        let kind = try message.enumeration(Kind.self)
         let id = try message.integer(as: UInt64.self)
         switch kind {
         case .image:
             let headers = try ResponseHeaders(&message)
             let url = try message.optional { message throws(MessageError) in
-                try Self.plain(try message.text(), most: DownloadTarget.longestRedirect)
+                try Self.plain(try message.text(), maximum: DownloadTarget.longestRedirect)
             }
             self = .image(id, headers, redirectedTo: url)
         case .missing: self = .missing(id, try ResponseHeaders(&message))
         case .unusable:
             let headers = try ResponseHeaders(&message)
-            let failure = try CacheFailure(&message)
-            guard NegativeReason(failure) != nil else { throw MessageError("has a failure that no response causes") }
+            let failure = try FetchFailure(&message)
+            guard failure.kind.describesResponse else {
+                throw MessageError("unusable: failure kind \(failure.kind.rawValue) does not describe a response")
+            }
             self = .unusable(id, headers, failure)
         case .notModified: self = .notModified(id, try ResponseHeaders(&message))
-        case .failed: self = .failed(id, try CacheFailure(&message))
-        case .grant: self = .token(id, .success(try TokenGrant(&message)))
-        case .tokenFailure: self = .token(id, .failure(try TransferFailure(&message)))
-        case .alive: self = .alive(id)
-        case .statistics: self = .statistics(id, try FetcherStatistics(&message, mostOrigins: Self.mostOrigins))
+        case .token: self = .token(id, try TokenGrant(&message))
+        case .failed: self = .failed(id, try FetchFailure(&message))
+        case .pong: self = .pong(id)
+        case .statistics: self = .statistics(id, try FetcherStatistics(&message, maximumOrigins: Self.maximumOrigins))
         }
         try message.end()
     }
 
-    /// Checks a URL, or the name or value of a header field: bounded, and ASCII without control characters. The
-    /// fetcher's reader drops or encodes all other bytes.
-    fileprivate static func plain(_ text: String, most: Int) throws(MessageError) -> String {
-        guard text.utf8.count <= most, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 }) else {
-            throw MessageError("has a text that is too long, or not plain ASCII")
+    /// Checks a URL, or the name or value of a header field: bounded ASCII without control characters. The fetcher
+    /// drops or encodes all other bytes.
+    fileprivate static func plain(_ text: String, maximum: Int) throws(MessageError) -> String {
+        guard text.utf8.count <= maximum, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 }) else {
+            throw MessageError("text longer than \(maximum) bytes or not plain ASCII")
         }
         return text
     }
 
-    /// Reads a sentence for people, with characters that do not show escaped. libcurl quotes what servers sent, such as
-    /// the name in a certificate, so these characters do not prove that the fetcher is compromised.
+    /// Reads an error message, and escapes invisible characters. libcurl quotes servers, for example the name in a
+    /// certificate, so invisible characters do not prove that the fetcher is compromised.
     fileprivate static func sentence(_ message: inout MessageReader) throws(MessageError) -> String {
         let text = try message.text()
-        guard text.utf8.count <= longestSentence else { throw MessageError("has a sentence that is too long") }
+        guard text.utf8.count <= maximumSentence else {
+            throw MessageError("error message: \(text.utf8.count) bytes, at most \(maximumSentence)")
+        }
         return oneLine(text)
     }
 
     fileprivate static func field(_ message: inout MessageReader) throws(MessageError) -> (String, [String]) {
-        let name = try plain(try message.text(), most: longestValue)
+        let name = try plain(try message.text(), maximum: maximumValueLength)
         return (
             name,
-            try message.list(most: mostValues) { message throws(MessageError) in
-                try plain(try message.text(), most: longestValue)
+            try message.list(maximum: maximumValues) { message throws(MessageError) in
+                try plain(try message.text(), maximum: maximumValueLength)
             }
         )
     }
 
-    fileprivate static func answer(_ message: inout MessageReader) throws(MessageError) -> ResponseHeaders {
-        let fields = try message.list(most: mostFields, field)
-        let delay = try message.count(most: .max)
-        guard delay <= longestDelay else { throw MessageError("took \(delay) s") }
+    fileprivate static func headersWithoutRedirects(
+        _ message: inout MessageReader
+    ) throws(MessageError) -> ResponseHeaders {
+        let fields = try message.list(maximum: maximumFields, field)
+        let delay = try message.count(maximum: .max)
+        guard delay <= maximumDelay else { throw MessageError("response delay: \(delay) s") }
         return ResponseHeaders(Dictionary(fields) { $0 + $1 }, delay: Int64(delay))
     }
 
     fileprivate static func redirects(_ message: inout MessageReader) throws(MessageError) -> [ResponseHeaders] {
-        try message.list(most: mostRedirects, answer)
+        try message.list(maximum: maximumRedirects, headersWithoutRedirects)
     }
 }
 
 extension ResponseHeaders {
     fileprivate func write(to message: inout MessageWriter) {
-        writeAnswer(to: &message)
-        message.list(redirects) { $1.writeAnswer(to: &$0) }
+        writeResponse(to: &message)
+        message.list(redirects) { $1.writeResponse(to: &$0) }
     }
 
-    private func writeAnswer(to message: inout MessageWriter) {
+    private func writeResponse(to message: inout MessageWriter) {
         message.list(fields) { message, field in
             message.text(field.key)
             message.list(field.value) { $0.text($1) }
@@ -158,7 +158,7 @@ extension ResponseHeaders {
     }
 
     fileprivate init(_ message: inout MessageReader) throws(MessageError) {
-        self = try FetcherReport.answer(&message)
+        self = try FetcherReport.headersWithoutRedirects(&message)
         redirects = try FetcherReport.redirects(&message)
     }
 }
@@ -174,90 +174,22 @@ extension TokenGrant {
         self.init(
             accessToken: try message.secret(),
             lifetime: try message.optional { message throws(MessageError) in
-                Int64(try message.count(most: FetcherReport.longestLifetime))
+                Int64(try message.count(maximum: FetcherReport.maximumLifetime))
             },
             refreshToken: try message.optional { message throws(MessageError) in try message.secret() })
     }
 }
 
-/// Those that a download can end with; what it cannot end with is no failure of the origin's making.
-private enum FailureKind: UInt8 {
-    case denied, timedOut, origin, forbidden, unauthorized, badImage, tooLarge, busy, shuttingDown
-}
-
-extension CacheFailure {
-    private var kind: FailureKind {
-        switch self {
-        case .denied: .denied
-        case .timedOut: .timedOut
-        case .forbidden: .forbidden
-        case .unauthorized: .unauthorized
-        case .badImage: .badImage
-        case .tooLarge: .tooLarge
-        case .busy: .busy
-        case .shuttingDown: .shuttingDown
-        case .origin, .notLoggedIn, .cancelled, .invalid, .noSpace, .inputOutput: .origin
-        }
-    }
-
+extension FetchFailure {
     fileprivate func write(to message: inout MessageWriter) {
-        message.integer(kind.rawValue)
-        message.text(description)
+        message.enumeration(kind)
+        message.text(reason)
+        message.optional(refreshToken) { $0.secret($1) }
     }
 
     fileprivate init(_ message: inout MessageReader) throws(MessageError) {
-        let number = try message.integer(as: UInt8.self)
-        let sentence = try FetcherReport.sentence(&message)
-        switch FailureKind(rawValue: number) {
-        case .denied: self = .denied(sentence)
-        case .timedOut: self = .timedOut(sentence)
-        case .origin: self = .origin(sentence)
-        case .forbidden: self = .forbidden(sentence)
-        case .unauthorized: self = .unauthorized(sentence)
-        case .badImage: self = .badImage(sentence)
-        case .tooLarge: self = .tooLarge(sentence)
-        case .busy: self = .busy(sentence)
-        case .shuttingDown: self = .shuttingDown
-        case nil: throw MessageError("has an unknown failure, \(number)")
-        }
-    }
-}
-
-extension TransferFailure {
-    private var parts: (number: UInt8, sentence: String, token: Secret?) {
-        switch self {
-        case .refused(let sentence): (0, sentence, nil)
-        case .timedOut(let sentence): (1, sentence, nil)
-        case .origin(let sentence): (2, sentence, nil)
-        case .unusable(let sentence, let token): (3, sentence, token)
-        case .notAsked(let sentence): (4, sentence, nil)
-        case .denied(let sentence): (5, sentence, nil)
-        case .busy(let sentence): (6, sentence, nil)
-        case .shuttingDown: (7, "", nil)
-        }
-    }
-
-    fileprivate func write(to message: inout MessageWriter) {
-        let (number, sentence, token) = parts
-        message.integer(number)
-        message.text(sentence)
-        message.optional(token) { $0.secret($1) }
-    }
-
-    fileprivate init(_ message: inout MessageReader) throws(MessageError) {
-        let number = try message.integer(as: UInt8.self)
-        let sentence = try FetcherReport.sentence(&message)
-        let token = try message.optional { message throws(MessageError) in try message.secret() }
-        switch (number, token) {
-        case (0, nil): self = .refused(sentence)
-        case (1, nil): self = .timedOut(sentence)
-        case (2, nil): self = .origin(sentence)
-        case (3, let token?): self = .unusable(sentence, refreshToken: token)
-        case (4, nil): self = .notAsked(sentence)
-        case (5, nil): self = .denied(sentence)
-        case (6, nil): self = .busy(sentence)
-        case (7, nil): self = .shuttingDown
-        default: throw MessageError("has an unknown failure, \(number)")
-        }
+        self.init(
+            try message.enumeration(Kind.self), try FetcherReport.sentence(&message),
+            refreshToken: try message.optional { message throws(MessageError) in try message.secret() })
     }
 }

@@ -2,107 +2,78 @@ import CacheCore
 import LinuxSupport
 import NIOCore
 
-/// What the daemon says to the fetcher. Both are of one version: the first message says which.
+/// A message from the daemon to the fetcher. The first one is ``settings(_:)``.
 package enum FetcherRequest: Sendable {
     case settings(FetcherSettings)
-    /// What its name means from now on.
-    case origin(Origin)
-    /// - Parameter origin: its name.
-    case download(UInt64, DownloadRequest)
-    case token(UInt64, TokenRefresh)
-    /// What became of it is of no interest any more.
+    /// Defines an origin, or replaces one of the same name. The settings are `Origin.encodedSettings` of Origins.
+    case origin(name: String, settings: Secret)
+    /// The message contains the name of the origin, which was sent before.
+    case download(UInt64, Download)
+    case token(UInt64, TokenRequest)
+    /// Cancels a request, whose report is ignored from now on.
     case cancel(UInt64)
-    /// To be answered by the thread that downloads.
-    case isAlive(UInt64)
+    /// Answered by ``FetcherReport/pong(_:)`` on the thread that downloads.
+    case ping(UInt64)
     case statistics(UInt64)
-}
-
-/// A download, of an origin that was named before.
-package struct DownloadRequest: Sendable {
-    package let uid: UInt32
-    package let origin: String
-    package let target: DownloadTarget
-    package let token: Secret?
-    /// Milliseconds.
-    package let timeout: Int64
-    package let condition: DownloadCondition?
-
-    package init(_ download: Download) {
-        (uid, origin, target) = (download.uid, download.origin.name, download.target)
-        (token, timeout, condition) = (download.token, download.timeout, download.condition)
-    }
-}
-
-/// A token request, to the endpoint of an origin that was named before.
-package struct TokenRefresh: Sendable {
-    package let uid: UInt32
-    package let origin: String
-    package let endpoint: TokenEndpoint
-    package let refreshToken: Secret
-
-    package init(_ request: TokenRequest) {
-        (uid, origin) = (request.uid, request.origin.name)
-        (endpoint, refreshToken) = (request.endpoint, request.refreshToken)
-    }
 }
 
 extension FetcherRequest {
     private enum Kind: UInt8 {
-        case settings, origin, download, token, cancel, isAlive, statistics
+        case settings, origin, download, token, cancel, ping, statistics
     }
 
-    /// Adds the message to what is to be sent. A secret in it lies nowhere else.
+    /// Appends the message. Secrets are copied to `buffer` and to no other memory.
     package func write(to buffer: inout ByteBuffer) {
         MessageWriter.add(to: &buffer) { message in
             switch self {
             case .settings(let settings):
-                message.integer(Kind.settings.rawValue)
+                message.enumeration(Kind.settings)
                 settings.write(to: &message)
-            case .origin(let origin):
-                message.integer(Kind.origin.rawValue)
-                origin.write(to: &message)
+            case .origin(let name, let settings):
+                message.enumeration(Kind.origin)
+                message.text(name)
+                message.secret(settings)
             case .download(let id, let download):
-                message.integer(Kind.download.rawValue)
+                message.enumeration(Kind.download)
                 message.integer(id)
                 download.write(to: &message)
-            case .token(let id, let refresh):
-                message.integer(Kind.token.rawValue)
+            case .token(let id, let request):
+                message.enumeration(Kind.token)
                 message.integer(id)
-                refresh.write(to: &message)
+                request.write(to: &message)
             case .cancel(let id):
-                message.integer(Kind.cancel.rawValue)
+                message.enumeration(Kind.cancel)
                 message.integer(id)
-            case .isAlive(let id):
-                message.integer(Kind.isAlive.rawValue)
+            case .ping(let id):
+                message.enumeration(Kind.ping)
                 message.integer(id)
             case .statistics(let id):
-                message.integer(Kind.statistics.rawValue)
+                message.enumeration(Kind.statistics)
                 message.integer(id)
             }
         }
     }
 
-    package init(_ fields: ByteBuffer) throws(MessageError) {
+    /// - Parameter origin: returns the origin of a name; nil if it was not sent before, which is an error.
+    package init(_ fields: ByteBuffer, origin: (String) -> Origin?) throws(MessageError) {
         var message = MessageReader(fields)
-        let number = try message.integer(as: UInt8.self)
-        guard let kind = Kind(rawValue: number) else { throw MessageError("is of an unknown kind, \(number)") }
-        switch kind {
-        case .settings: self = .settings(try FetcherSettings(&message))
-        case .origin: self = .origin(try Origin(&message))
-        case .download: self = .download(try message.integer(), try DownloadRequest(&message))
-        case .token: self = .token(try message.integer(), try TokenRefresh(&message))
+        switch try message.enumeration(Kind.self) {
+        case .settings: self = .settings(try FetcherSettings(from: &message))
+        case .origin: self = .origin(name: try message.text(), settings: try message.secret())
+        case .download: self = .download(try message.integer(), try Download(&message, origin))
+        case .token: self = .token(try message.integer(), try TokenRequest(&message, origin))
         case .cancel: self = .cancel(try message.integer())
-        case .isAlive: self = .isAlive(try message.integer())
+        case .ping: self = .ping(try message.integer())
         case .statistics: self = .statistics(try message.integer())
         }
         try message.end()
     }
 }
 
-extension DownloadRequest {
+extension Download {
     fileprivate func write(to message: inout MessageWriter) {
         message.integer(uid)
-        message.text(origin)
+        message.text(origin.name)
         message.text(target.url)
         message.flag(target.isNamedByClient)
         message.optional(target.federatedDomain) { $0.text($1) }
@@ -115,35 +86,52 @@ extension DownloadRequest {
         }
     }
 
-    fileprivate init(_ message: inout MessageReader) throws(MessageError) {
-        uid = try message.integer()
-        origin = try message.text()
+    fileprivate init(_ message: inout MessageReader, _ origin: (String) -> Origin?) throws(MessageError) {
+        let uid: UInt32 = try message.integer()
+        let origin = try message.origin(origin)
         let (url, isNamedByClient) = (try message.text(), try message.flag())
         let domain = try message.optional { message throws(MessageError) in try message.text() }
-        target = DownloadTarget(url: url, isNamedByClient: isNamedByClient, federatedDomain: domain)
-        token = try message.optional { message throws(MessageError) in try message.secret() }
-        timeout = try message.integer()
-        condition = try message.optional { message throws(MessageError) in
+        let token = try message.optional { message throws(MessageError) in try message.secret() }
+        let timeout: Int64 = try message.integer()
+        let condition = try message.optional { message throws(MessageError) in
             let url = try message.text()
             let etag = try message.optional { message throws(MessageError) in try message.text() }
             let lastModified = try message.optional { message throws(MessageError) in try message.text() }
             return DownloadCondition(url: url, etag: etag, lastModified: lastModified)
         }
+        self.init(
+            uid: uid, origin: origin,
+            target: DownloadTarget(url: url, isNamedByClient: isNamedByClient, federatedDomain: domain), token: token,
+            timeout: timeout, condition: condition, framing: .bare)
     }
 }
 
-extension TokenRefresh {
+extension TokenRequest {
     fileprivate func write(to message: inout MessageWriter) {
         message.integer(uid)
-        message.text(origin)
-        endpoint.write(to: &message)
+        message.text(origin.name)
+        message.fields(TokenEndpoint.fields, of: endpoint)
         message.secret(refreshToken)
     }
 
-    fileprivate init(_ message: inout MessageReader) throws(MessageError) {
-        uid = try message.integer()
-        origin = try message.text()
-        endpoint = try TokenEndpoint(&message)
-        refreshToken = try message.secret()
+    fileprivate init(_ message: inout MessageReader, _ origin: (String) -> Origin?) throws(MessageError) {
+        let uid: UInt32 = try message.integer()
+        let origin = try message.origin(origin)
+        var endpoint = TokenEndpoint(url: "", clientID: "")
+        try message.fields(TokenEndpoint.fields, into: &endpoint)
+        self.init(uid: uid, origin: origin, endpoint: endpoint, refreshToken: try message.secret())
     }
+}
+
+extension MessageReader {
+    fileprivate mutating func origin(_ find: (String) -> Origin?) throws(MessageError) -> Origin {
+        guard let origin = find(try text()) else { throw MessageError("origin: not sent before") }
+        return origin
+    }
+}
+
+extension TokenEndpoint {
+    fileprivate static let fields: [MessageField<TokenEndpoint>] = [
+        MessageField(\.url), MessageField(\.clientID), MessageField(\.clientSecret),
+    ]
 }

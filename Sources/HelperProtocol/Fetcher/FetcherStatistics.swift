@@ -1,45 +1,34 @@
 import CacheCore
+import LinuxSupport
 
-/// Figures since the fetcher was started, and how many downloads there are right now.
+/// The counts of a fetcher since its start, and its current load.
 package struct FetcherStatistics: Sendable, Equatable {
-    /// What is counted, for each origin: named and listed as INFO has it.
-    package enum Counter: String, CaseIterable, Sendable {
-        /// Requests sent or attempted, redirects followed included.
+    /// A count that is kept for each origin. ``metrics(origins:)`` declares how each is shown.
+    package enum Counter: CaseIterable, Sendable {
+        /// Requests sent or attempted, including redirects.
         case requests
-        /// Bytes of bodies received, also of those thrown away.
+        /// Bytes of response bodies received, including discarded ones.
         case bytes
-        /// Downloads that ended with an image.
-        case images
-        /// Downloads that ended with "there is none".
-        case missing
-        /// Downloads that were cancelled before they ended.
-        case cancelled
-        /// Connections that were not made, or not used, because of the address at the other end.
-        case refusedAddresses = "refused_addresses"
-        /// Downloads that failed at once, because a circuit breaker was open.
+        case images, missing, cancelled
+        /// Connections that were not opened, or not used, because of the peer's address.
+        case refusedAddresses
+        /// Downloads that failed at once because a circuit breaker was open.
         case rejected
 
-        // Downloads that failed, by kind.
-        case timedOut = "failed_timed_out"
-        case failedOrigin = "failed_origin"
-        case unauthorized = "failed_unauthorized"
-        case denied = "failed_denied"
-        case badImage = "failed_bad_image"
-        case tooLarge = "failed_too_large"
-        /// Not taken, because too many of the uid waited.
-        case busy = "failed_busy"
+        // Failed downloads, by kind.
+        case timedOut, failedOrigin, unauthorized, denied, badImage, tooLarge
+        /// Downloads refused because too many of the uid were queued.
+        case busy
 
-        // Answers received, by their status; redirects followed included.
-        case successful = "answers_2xx"
-        /// 304.
-        case notModified = "not_modified"
-        /// 300 to 399, without 304.
-        case redirected = "answers_3xx"
-        /// 400 to 499, without 429.
-        case refused = "answers_4xx"
-        case tooMany = "answers_429"
+        // Responses received, by status, including followed redirects.
+        case successful, notModified
+        /// 300 to 399 without 304.
+        case redirected
+        /// 400 to 499 without 429.
+        case refused
+        case tooMany
         /// 500 and above.
-        case broken = "answers_5xx"
+        case broken
 
         package init(status: Int) {
             switch status {
@@ -52,26 +41,21 @@ package struct FetcherStatistics: Sendable, Equatable {
             }
         }
 
-        /// Nil for what only the end of the fetcher brings.
-        package init?(_ failure: CacheFailure) {
+        /// Nil for the shutdown of the fetcher, which is not counted.
+        package init?(_ failure: FetchFailure.Kind) {
             switch failure {
             case .timedOut: self = .timedOut
-            case .origin, .forbidden: self = .failedOrigin
+            case .origin, .forbidden, .circuitOpen: self = .failedOrigin
             case .unauthorized: self = .unauthorized
             case .denied: self = .denied
             case .badImage: self = .badImage
             case .tooLarge: self = .tooLarge
             case .busy: self = .busy
-            case .shuttingDown, .notLoggedIn, .cancelled, .invalid, .noSpace, .inputOutput: return nil
+            case .shuttingDown: return nil
             }
         }
-
-        fileprivate static let failures: [Self] = [
-            .timedOut, .failedOrigin, .unauthorized, .denied, .badImage, .tooLarge, .busy,
-        ]
     }
 
-    /// What was asked of one origin, and what came of it.
     package struct Counts: Sendable, Equatable {
         private var counts: [Counter: Int] = [:]
 
@@ -82,49 +66,136 @@ package struct FetcherStatistics: Sendable, Equatable {
             set { counts[counter] = newValue }
         }
 
-        /// Downloads that failed, whatever the reason.
-        package var failures: Int { Counter.failures.reduce(0) { $0 + self[$1] } }
-
         package static func += (sum: inout Self, more: Self) {
-            sum.counts.merge(more.counts) { min($0 + $1, largest) }
+            sum.counts.merge(more.counts) { min($0 + $1, maximumCount) }
         }
     }
 
     package struct OriginFigures: Sendable, Equatable {
         package var counts = Counts()
-        /// Milliseconds until the last of its hosts that nobody may ask may be asked again; 0 where there is none.
+        /// Milliseconds until the last host with a breaker open for all uids may be requested; 0 without such a host.
         package var retryIn: Int64 = 0
-        /// The same, counting the hosts that only some uids may not ask.
+        /// As ``retryIn``, including breakers open for single uids.
         package var longestRetryIn: Int64 = 0
 
         package init() {}
 
-        /// One more host that may be asked again in so many milliseconds.
         package mutating func add(retryIn milliseconds: Int64, isForAll: Bool) {
             longestRetryIn = max(longestRetryIn, milliseconds)
             if isForAll { retryIn = max(retryIn, milliseconds) }
         }
     }
 
-    /// Downloads under way.
     package var inFlight = 0
-    /// Downloads that wait until others have ended.
     package var queued = 0
-    /// Hosts that nobody may ask now but for one request that finds out whether they are back.
+    /// Hosts whose breaker is open, or probing, for all uids.
     package var hostsOpen = 0
-    /// Ways of single uids to single hosts that are not open to them now: what they met says nothing to others.
+    /// Breakers open for one uid and one host.
     package var uidsOpen = 0
-    /// Of each origin that anything was asked of, by its name.
+    /// By the origin's name, for origins that were used.
     package var origins: [String: OriginFigures] = [:]
 
-    /// The sum of all origins, also of those that are configured no more.
+    /// The sum over all origins, including those that are no longer configured.
     package subscript(counter: Counter) -> Int { origins.values.reduce(0) { $0 + $1.counts[counter] } }
 
     package init() {}
 }
 
 extension FetcherStatistics {
-    /// Adds what another fetcher has counted.
+    /// A metric made of counters, one per value of its label.
+    private struct OriginMetric: Sendable {
+        let name: String
+        let unit: String
+        let help: String
+        var label: String?
+        /// Without a label, one counter whose value is unused.
+        let counters: [(counter: Counter, value: String)]
+
+        func labelValues(_ value: String) -> [String] { label == nil ? [] : [value] }
+    }
+
+    private static let originMetrics: [OriginMetric] = [
+        .init(
+            name: "requests_total", unit: "requests",
+            help: "Requests sent to the origin, including redirects and retries.", counters: [(.requests, "")]),
+        .init(
+            name: "received_bytes_total", unit: "bytes", help: "Size of the response bodies received from the origin.",
+            counters: [(.bytes, "")]),
+        .init(
+            name: "responses_total", unit: "responses",
+            help: "Responses of the origin by status. 3xx excludes 304, 4xx excludes 429.", label: "status",
+            counters: [
+                (.successful, "2xx"), (.notModified, "304"), (.redirected, "3xx"), (.refused, "4xx"), (.tooMany, "429"),
+                (.broken, "5xx"),
+            ]),
+        .init(
+            name: "downloads_total", unit: "downloads",
+            help: "Downloads that ended, by outcome. Rejected (open circuit breaker) counts as failed as well.",
+            label: "outcome",
+            counters: [
+                (.images, "image"), (.missing, "missing"), (.cancelled, "cancelled"), (.rejected, "rejected"),
+                (.timedOut, "timed_out"), (.failedOrigin, "failed"), (.unauthorized, "unauthorized"),
+                (.denied, "denied"), (.badImage, "bad_image"), (.tooLarge, "too_large"), (.busy, "busy"),
+            ]),
+        .init(
+            name: "refused_addresses_total", unit: "connections",
+            help: "Connections refused because of the address of the host.", counters: [(.refusedAddresses, "")]),
+    ]
+
+    /// The metrics of section `fetch`. INFO shows the sums over all origins.
+    /// - Parameter origins: the configured ones. The fetcher's own list is not trusted: a name could be that of a user.
+    package func metrics(origins names: [String]) -> [Metric] {
+        [
+            Metric("downloads_in_flight", .gauge, unit: "downloads", "Downloads in progress.", inFlight),
+            Metric("downloads_queued", .gauge, unit: "downloads", "Downloads waiting for others to end.", queued),
+            Metric(
+                "breakers_open", .gauge, unit: "breakers", "Circuit breakers open for all uids, and for single uids.",
+                [
+                    .init(hostsOpen, labels: ["scope": "host"], visibility: .everyone),
+                    .init(uidsOpen, labels: ["scope": "uid"]),
+                ]),
+            Metric(
+                "origin_retry_seconds", .gauge, unit: "seconds",
+                "Time until the last host of the origin with an open circuit breaker is requested again.",
+                names.map {
+                    let milliseconds = origins[$0]?.longestRetryIn ?? 0
+                    return .init(
+                        Int(clamping: milliseconds.saturatingAdd(999) / 1_000), labels: ["origin": $0],
+                        visibility: .metrics)
+                }),
+        ]
+            + Self.originMetrics.map { metric in
+                let samples = names.flatMap { name in
+                    metric.counters.map { counter, value in
+                        Metric.Sample(
+                            text: "\(origins[name]?.counts[counter] ?? 0)",
+                            labels: [("origin", name)] + (metric.label.map { [($0, value)] } ?? []))
+                    }
+                }
+                let sums = metric.counters.map { counter, value in
+                    Metric.InfoField(
+                        Metric.infoName("origins_\(metric.name)", metric.labelValues(value)), "\(self[counter])")
+                }
+                return Metric(
+                    "origin_\(metric.name)", .counter, unit: metric.unit, metric.help, samples, infoFields: sums)
+            }
+    }
+
+    /// The value of `origin_NAME` in INFO.
+    /// - Parameter isObserver: whether to include counters of all uids. Other clients get the retry time only: whether
+    ///   an origin can be reached concerns every client (I1).
+    package func infoLine(of origin: String, isObserver: Bool) -> String {
+        let figures = origins[origin] ?? .init()
+        guard isObserver else { return "retry_in_ms=\(figures.retryIn)" }
+        let counters = Self.originMetrics.flatMap { metric in
+            metric.counters.map { counter, value in
+                "\(Metric.infoName(metric.name, metric.labelValues(value)))=\(figures.counts[counter])"
+            }
+        }
+        return (counters + ["retry_in_ms=\(figures.longestRetryIn)"]).joined(separator: ",")
+    }
+
+    /// Adds the counts of another fetcher.
     package mutating func count(_ more: [String: OriginFigures]) {
         for (name, figures) in more { origins[name, default: .init()].counts += figures.counts }
     }
@@ -139,24 +210,24 @@ extension FetcherStatistics {
         }
     }
 
-    init(_ message: inout MessageReader, mostOrigins: Int) throws(MessageError) {
-        inFlight = try message.count(most: largest)
-        queued = try message.count(most: largest)
-        hostsOpen = try message.count(most: largest)
-        uidsOpen = try message.count(most: largest)
-        let figures = try message.list(most: mostOrigins) { message throws(MessageError) in
+    init(_ message: inout MessageReader, maximumOrigins: Int) throws(MessageError) {
+        inFlight = try message.count(maximum: maximumCount)
+        queued = try message.count(maximum: maximumCount)
+        hostsOpen = try message.count(maximum: maximumCount)
+        uidsOpen = try message.count(maximum: maximumCount)
+        let figures = try message.list(maximum: maximumOrigins) { message throws(MessageError) in
             let name = try message.text()
             var figures = OriginFigures()
-            for counter in Counter.allCases { figures.counts[counter] = try message.count(most: largest) }
-            figures.retryIn = Int64(try message.count(most: longestRetry))
-            figures.longestRetryIn = Int64(try message.count(most: longestRetry))
+            for counter in Counter.allCases { figures.counts[counter] = try message.count(maximum: maximumCount) }
+            figures.retryIn = Int64(try message.count(maximum: maximumRetry))
+            figures.longestRetryIn = Int64(try message.count(maximum: maximumRetry))
             return (name, figures)
         }
         origins = Dictionary(figures) { $1 }
     }
 }
 
-/// What is believed of one counter, and of a sum of one over fetchers: so a sum over origins and kinds never overflows.
-private let largest = 1 << 40
-/// Milliseconds: the maximum of `backoff-max` and `retry-after-max`, with a second for rounding.
-private let longestRetry = 86_401_000
+/// The limit of one counter, so that sums over fetchers, origins and kinds never overflow.
+private let maximumCount = 1 << 40
+/// The limit of a retry time in milliseconds: the maximum of `backoff-max` and `retry-after-max`, plus one second.
+private let maximumRetry = 86_401_000

@@ -3,70 +3,65 @@ import HelperProtocol
 import NIOCore
 import Origins
 
-/// A host as one origin reaches it: with that origin's authorities, proxy and time-outs. What one origin's settings
-/// make fail says nothing about the same host as another origin reaches it.
+/// A host, as one origin reaches it with its own authorities, proxy and timeouts. A failure with one origin's settings
+/// says nothing about the same host with another's.
 struct HostKey: Hashable, Sendable {
-    /// The origin's name.
     let origin: String
-    /// Scheme, host and port, as ``WebURL/authority`` has them.
+    /// Scheme, host and port, as in ``WebURL/authority``.
     let authority: String
 
     init(origin: String, authority: String) { (self.origin, self.authority) = (origin, authority) }
 
-    /// Whoever answers for a domain when it is asked for a service: no host's authority begins like its name.
+    /// The name servers of a domain. A service's name begins with an underscore, which no authority does.
     init(origin: String, namedBy domain: String) { self.init(origin: origin, authority: ServiceName.of(domain)) }
 
-    /// A domain that is asked is part of an address, and not repeated. Hosts that it names are named as any are.
-    var inSentences: String { authority.hasPrefix("_") ? "the name server of the address's domain" : authority }
+    /// The name for error messages. A queried domain is part of a user's mail address and is not shown.
+    var displayName: String { authority.hasPrefix("_") ? "the name server of the address's domain" : authority }
 }
 
-/// Who may ask which host.
+/// The circuit breakers of all hosts and uids.
 ///
-/// That a host cannot be reached concerns everybody, since nobody can bring it about by what he asks for: each such
-/// host has one breaker for all. What comes once there is a connection may be about who asked (a 429 for a token, a 500
-/// for a picture, silence for an address), and opens that uid's own breaker and no other (F68). Where several uids met
-/// such failures with no success between, the host is likely to be broken for all: then each uid's breaker opens with
-/// its first failure. But each finds out for itself: anybody with two uids could keep a breaker open that two can open.
+/// A connection failure concerns all uids, because no uid can cause it by what it requests: each host has one breaker
+/// for connections. A failure after the connection may concern one uid only (429 for its token, 500 for one image), and
+/// opens only that uid's breaker (F68). If several uids met such failures with no success between, the first failure
+/// opens a uid's breaker. A shared breaker for them could be kept open for everyone by a user with two uids.
 ///
-/// A value without effects. A host that works is not in it. Redirects can name any number of hosts, and one account may
-/// have many uids: so the tables have limits, and what makes room for the new is of the uid that has most (I8).
+/// A value without effects. Hosts that work are not stored. Redirects can name any number of hosts, so the tables are
+/// bounded, and the uid with the most entries loses one first (I8).
 struct CircuitBreakers: Sendable {
-    /// Hosts that are remembered.
-    static let mostHosts = 1_024
-    /// Breakers of a single uid.
-    static let mostOfUID = 64
-    /// Breakers of single uids, all together.
-    static let mostOfUIDs = 8_192
-    /// Uids that one host's next probe passes over.
-    static let mostPassedOver = 256
+    static let maximumHosts = 1_024
+    /// Maximum number of breakers of one uid.
+    static let maximumPerUID = 64
+    /// Maximum number of breakers of all uids together.
+    static let maximumOwnBreakers = 8_192
+    /// Maximum number of uids of one host in ``Host/mayNotProbeUntil``.
+    static let maximumDelayedProbers = 256
 
-    /// What a request showed of its host.
+    /// The observed state of a request's host.
     enum Finding: Equatable, Sendable {
-        /// It answers: with an image, without one, or with a refusal that is the asker's own matter.
+        /// It responds, with or without an image.
         case works
-        /// It answers, and no to a credential: such attempts are limited like failures, and say nothing to others.
+        /// It rejects a credential. Such requests are limited like failures, but say nothing about other uids.
         case refused
-        /// No connection, for want of an address, an open port or TLS.
+        /// No connection: no address, no open port, or no TLS.
         case unreachable
-        /// Once connected it breaks off, does not answer in time, or says that it is broken or asked too much.
-        /// `retryAfter`: milliseconds that it asked for.
+        /// After connecting, it closes the connection early, times out, or responds with 429 or 5xx.
+        /// `retryAfter`: milliseconds that it requested.
         case failed(retryAfter: Int64?)
-        /// Nothing: the request was cancelled, or failed for reasons of our own.
+        /// Unknown: the request was cancelled, or failed for a local reason.
         case nothing
     }
 
-    /// What a request was sent with: of the breaker for all, and of the uid's own.
     struct Permit: Equatable, Sendable {
         fileprivate(set) var shared = CircuitBreaker.Permit.usual
         fileprivate(set) var own = CircuitBreaker.Permit.usual
 
-        /// Whether everybody waits for what this request shows of the way to the host.
+        /// Whether all uids wait until this request has connected to the host or has failed.
         var isProbeForAll: Bool { shared == .probe }
     }
 
-    /// What a finding did to the breaker for a uid, or for everybody where there is none.
+    /// A change of the breaker of a uid, or of the shared breaker if the uid is nil.
     enum Change: Equatable, Sendable {
-        /// Rejected from now on, and not before.
         case opened(for: UInt32?)
         case closed(for: UInt32?)
 
@@ -79,57 +74,57 @@ struct CircuitBreakers: Sendable {
     private var own: [UInt32: [HostKey: CircuitBreaker]] = [:]
     private var ownCount = 0
 
-    /// Hosts, and breakers of single uids.
     var count: (hosts: Int, own: Int) { (hosts.count, ownCount) }
 
-    /// Why a request of the uid to the host would not be sent now; nil when it would.
+    /// Why a request of the uid to the host would not be sent now; nil if it would.
     func rejection(of host: HostKey, for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
         hosts[host]?.rejection(for: uid, at: now) ?? own[uid]?[host]?.rejection(at: now)
     }
 
-    /// Asks to send a request, of which ``learn(_:of:for:from:at:rules:draw:)`` has to be told the end.
-    mutating func ask(
-        _ host: HostKey, for uid: UInt32, at now: NIODeadline
+    /// Acquires a permit for a request, whose end must be reported with ``record(_:of:for:from:at:rules:draw:)``.
+    mutating func acquirePermit(
+        for host: HostKey, uid: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> Permit {
-        // Both are asked before either is changed: a probe that is not sent would never be reported on.
+        // Both breakers are checked before either changes: the end of a probe that is not sent would never be reported.
         if let rejection = rejection(of: host, for: uid, at: now) { throw rejection }
         return Permit(
-            shared: try hosts[host]?.breaker.ask(at: now) ?? .usual, own: try own[uid]?[host]?.ask(at: now) ?? .usual)
+            shared: try hosts[host]?.breaker.acquirePermit(at: now) ?? .usual,
+            own: try own[uid]?[host]?.acquirePermit(at: now) ?? .usual)
     }
 
-    /// The request with that permit has a connection. Nobody waits for its answer to be told that the host can be
-    /// reached: who asks for something slow would else keep the others out meanwhile, and by cancelling it for longer.
+    /// Records that a request has a connection. The shared breaker closes before the response: a slow request would
+    /// keep all others out meanwhile, and longer if it is cancelled.
     mutating func connected(_ host: HostKey, for uid: UInt32, with permit: inout Permit) -> [Change] {
         guard permit.isProbeForAll, var shared = hosts[host] else { return [] }
         let isClosed = shared.connected(with: permit.shared)
         permit.shared = .usual
-        keep(shared, of: host)
+        store(shared, of: host)
         return isClosed ? [.closed(for: nil)] : []
     }
 
-    /// What the request with that permit showed. Returns what that did to the breakers.
+    /// Returns the breakers that changed.
     @discardableResult
-    mutating func learn(
+    mutating func record(
         _ finding: Finding, of host: HostKey, for uid: UInt32, from permit: Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
     ) -> [Change] {
         var shared = hosts[host] ?? Host(uid: uid)
         let wasClosed = shared.breaker.isClosed
-        let opens = shared.learn(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
+        let opens = shared.record(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
         var changes = Change.all(for: nil, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
-        keep(shared, of: host)
+        store(shared, of: host)
 
         var rules = rules
         if shared.isBrokenForSeveral(atLeast: rules.failures) { rules.failures = 1 }
         var breaker = own[uid]?[host] ?? CircuitBreaker()
         let wasOwnClosed = breaker.isClosed
-        let opensOwn = breaker.learn(finding.ofAnswer, from: permit.own, at: now, rules: rules, draw: draw)
+        let opensOwn = breaker.record(finding.ofResponse, from: permit.own, at: now, rules: rules, draw: draw)
         changes += Change.all(for: uid, opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
-        keep(breaker, of: host, for: uid)
+        store(breaker, of: host, for: uid)
         return changes
     }
 
-    /// Counts the breakers that are not closed, and for how long, in figures that have none of them yet.
+    /// Adds the breakers that are open, and for how long, to statistics that have none of them yet.
     func addFigures(to figures: inout FetcherStatistics, at now: NIODeadline) {
         for (key, host) in hosts {
             guard let left = host.breaker.rejection(at: now)?.milliseconds else { continue }
@@ -143,27 +138,25 @@ struct CircuitBreakers: Sendable {
         }
     }
 
-    // MARK: Limits
-
-    private mutating func keep(_ host: Host, of key: HostKey) {
-        guard !host.isFine else {
+    private mutating func store(_ host: Host, of key: HostKey) {
+        guard !host.isInitial else {
             hosts[key] = nil
             return
         }
-        if hosts[key] == nil, hosts.count >= Self.mostHosts { forgetHost() }
-        if hosts[key] != nil || hosts.count < Self.mostHosts { hosts[key] = host }
+        if hosts[key] == nil, hosts.count >= Self.maximumHosts { forgetHost() }
+        if hosts[key] != nil || hosts.count < Self.maximumHosts { hosts[key] = host }
     }
 
-    private mutating func keep(_ breaker: CircuitBreaker, of key: HostKey, for uid: UInt32) {
-        guard !breaker.isFine else { return forget(key, of: uid) }
+    private mutating func store(_ breaker: CircuitBreaker, of key: HostKey, for uid: UInt32) {
+        guard !breaker.isInitial else { return forget(key, of: uid) }
         if own[uid]?[key] == nil {
             let ofUID = own[uid]?.count ?? 0
-            if ofUID >= Self.mostOfUID {
+            if ofUID >= Self.maximumPerUID {
                 forgetBreaker(of: uid)
-            } else if ownCount >= Self.mostOfUIDs, let most = own.max(by: { $0.value.count < $1.value.count }) {
+            } else if ownCount >= Self.maximumOwnBreakers, let most = own.max(by: { $0.value.count < $1.value.count }) {
                 forgetBreaker(of: most.key)
             }
-            guard own[uid]?.count ?? 0 < Self.mostOfUID, ownCount < Self.mostOfUIDs else { return }
+            guard own[uid]?.count ?? 0 < Self.maximumPerUID, ownCount < Self.maximumOwnBreakers else { return }
             ownCount += 1
         }
         own[uid, default: [:]][key] = breaker
@@ -175,56 +168,55 @@ struct CircuitBreakers: Sendable {
         if own[uid]?.isEmpty == true { own[uid] = nil }
     }
 
-    /// Of one uid's breakers the one that matters the shortest.
+    /// Removes the breaker of a uid that would reopen first.
     private mutating func forgetBreaker(of uid: UInt32) {
         if let first = Self.shortest(own[uid] ?? [:], \.self) { forget(first, of: uid) }
     }
 
-    /// Of the hosts that the uid with most of them put here, the one that matters the shortest.
+    /// Removes the host that would be retried first, among those of the uid that caused the most entries.
     private mutating func forgetHost() {
         var counts: [UInt32: Int] = [:]
-        for host in hosts.values where host.breaker.matters != nil { counts[host.uid, default: 0] += 1 }
+        for host in hosts.values where host.breaker.expiry != nil { counts[host.uid, default: 0] += 1 }
         guard let most = counts.max(by: { $0.value < $1.value })?.key else { return }
         if let first = Self.shortest(hosts.filter { $0.value.uid == most }, \.breaker) { hosts[first] = nil }
     }
 
     private static func shortest<Value>(_ all: [HostKey: Value], _ breaker: (Value) -> CircuitBreaker) -> HostKey? {
-        all.compactMap { key, value in breaker(value).matters.map { (key, $0) } }.min { $0.1 < $1.1 }?.0
+        all.compactMap { key, value in breaker(value).expiry.map { (key, $0) } }.min { $0.1 < $1.1 }?.0
     }
 }
 
-/// One host, whoever asks it.
+/// The state of one host that concerns all uids.
 private struct Host {
-    /// Whose request put it here.
+    /// The uid whose request created the entry.
     let uid: UInt32
-    /// Of connections to it.
     var breaker = CircuitBreaker()
-    /// Failures in a row of requests that had a connection, the first uid that met one, and whether another has, too.
+    /// Failures in a row after a connection, the first uid that met one, and whether another uid did, too.
     private var failures: (count: Int, first: UInt32?, areOfSeveral: Bool) = (0, nil, false)
-    /// The uids that were to find out for all and gave up without a connection, and until when others go first.
-    private var passedOver: [UInt32: NIODeadline] = [:]
+    /// Uids that cancelled a probe before it connected, and until when they may not probe.
+    private var mayNotProbeUntil: [UInt32: NIODeadline] = [:]
 
     init(uid: UInt32) { self.uid = uid }
 
-    var isFine: Bool { breaker.isFine && failures.count == 0 }
+    var isInitial: Bool { breaker.isInitial && failures.count == 0 }
 
     func isBrokenForSeveral(atLeast count: Int) -> Bool { failures.areOfSeveral && failures.count >= count }
 
-    /// As the breaker has it; but a uid that takes each probe and cancels it would keep the host shut for all, and so
-    /// the next probe is another's for as long as one that had failed would have kept everybody waiting.
+    /// The breaker's rejection, or that of a uid that may not probe: a uid that starts each probe and cancels it would
+    /// keep the breaker open for all. It may not probe for as long as the breaker would stay open after a failed probe.
     func rejection(for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
         if let rejection = breaker.rejection(at: now) { return rejection }
-        guard case .open = breaker.state, let until = passedOver[uid], until > now else { return nil }
+        guard case .open = breaker.state, let until = mayNotProbeUntil[uid], until > now else { return nil }
         return .open(milliseconds: until.millisecondsLeft(at: now))
     }
 
     mutating func connected(with permit: CircuitBreaker.Permit) -> Bool {
         let isClosed = breaker.close(from: permit)
-        if isClosed { passedOver = [:] }
+        if isClosed { mayNotProbeUntil = [:] }
         return isClosed
     }
 
-    mutating func learn(
+    mutating func record(
         _ finding: CircuitBreakers.Finding, of uid: UInt32, from permit: CircuitBreaker.Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
     ) -> Bool {
@@ -236,22 +228,21 @@ private struct Host {
             failures = (failures.count + 1, first, failures.areOfSeveral || first != uid)
         }
         let attempt = breaker.probedAttempt
-        let opens = breaker.learn(finding.ofConnection, from: permit, at: now, rules: rules, draw: draw)
+        let opens = breaker.record(finding.ofConnection, from: permit, at: now, rules: rules, draw: draw)
         guard permit == .probe, let attempt else { return opens }
         guard finding == .nothing else {
-            passedOver = [:]
+            mayNotProbeUntil = [:]
             return opens
         }
-        passedOver = passedOver.filter { $0.value > now }
-        if passedOver.count < CircuitBreakers.mostPassedOver {
-            passedOver[uid] = now + .milliseconds(rules.backoff.wait(attempt: attempt, draw: draw))
+        mayNotProbeUntil = mayNotProbeUntil.filter { $0.value > now }
+        if mayNotProbeUntil.count < CircuitBreakers.maximumDelayedProbers {
+            mayNotProbeUntil[uid] = now + .milliseconds(rules.backoff.wait(attempt: attempt, draw: draw))
         }
         return opens
     }
 }
 
 extension CircuitBreakers.Finding {
-    /// What it says of the way to the host.
     fileprivate var ofConnection: CircuitBreaker.Verdict {
         switch self {
         case .works, .refused, .failed: .works
@@ -260,8 +251,7 @@ extension CircuitBreakers.Finding {
         }
     }
 
-    /// What it says of how the host treats the uid that asked.
-    fileprivate var ofAnswer: CircuitBreaker.Verdict {
+    fileprivate var ofResponse: CircuitBreaker.Verdict {
         switch self {
         case .works: .works
         case .refused: .failed(retryAfter: nil)
@@ -272,17 +262,12 @@ extension CircuitBreakers.Finding {
 }
 
 extension CircuitBreaker {
-    /// Until when forgetting it would lose something; nil while a request is finding out, and has to be told of.
-    fileprivate var matters: NIODeadline? {
+    /// When the breaker's entry may be removed; nil while a probe is in flight.
+    fileprivate var expiry: NIODeadline? {
         switch state {
         case .closed: .distantPast
         case .open(let until, _): until
         case .halfOpen: nil
         }
     }
-}
-
-extension CircuitBreaker.Rejection {
-    /// How long it lasts; 0 while a request is finding out.
-    var milliseconds: Int64 { if case .open(let milliseconds) = self { milliseconds } else { 0 } }
 }

@@ -1,43 +1,42 @@
 import CacheCore
 import Origins
 
-/// Whom one download asks of those that a domain names: nobody yet, one after another, or the link's own host. A value.
+/// The hosts that one download may use, once the address's domain has named them. A value.
 struct FederatedHosts {
-    /// To be asked, before anybody else is; nil afterwards, and where none is to be.
-    private(set) var domainToAsk: String?
-    /// Whether the domain, and so a stranger, has chosen the host and whatever that leads to: then nothing that the
-    /// operator allows a link is allowed here.
-    private(set) var areStrangers = false
-    /// Those that are tried when the ones before cannot be reached.
+    /// The domain whose SRV records must be queried first; nil afterwards, and for targets without federation.
+    private(set) var domainToQuery: String?
+    /// Whether the domain chose the current host. Permissions of the upstream, such as private addresses and tokens,
+    /// then do not apply to it or its redirects.
+    private(set) var isFederated = false
+    /// The hosts to try if the current one cannot be reached.
     private var rest: ArraySlice<WebURL> = []
 
-    init(domain: String?) { domainToAsk = domain }
+    init(domain: String?) { domainToQuery = domain }
 
-    /// What the domain has said. Where it could not be asked, the link's own host is not asked either: it would say
-    /// that there is no picture, which it does not know.
-    /// - Parameter url: the link's own.
-    /// - Returns: the URL that is asked first.
-    mutating func take(
-        _ answer: ServiceAnswer, for url: WebURL, draw: (ClosedRange<Int64>) -> Int64
-    ) throws(TransferFailure) -> WebURL {
-        domainToAsk = nil
-        switch answer {
+    /// Accepts the response of the domain's name server, and returns the URL to request first. A failed query does not
+    /// fall back to the upstream's own host, which would report the image as missing without knowing.
+    /// - Parameter url: the upstream's own.
+    mutating func accept(
+        _ response: ServiceResponse, for url: WebURL, draw: (ClosedRange<Int64>) -> Int64
+    ) throws(FetchFailure) -> WebURL {
+        domainToQuery = nil
+        switch response {
         case .busy(let reason): throw .busy(reason)
-        case .failed(let reason): throw .origin("the address's domain does not say who has its pictures: \(reason)")
+        case .failed(let reason): throw .origin("SRV lookup for the address's domain failed: \(reason)")
         case .records(let records, _):
             guard !records.isEmpty else { return url }
-            areStrangers = true
+            isFederated = true
             rest = records.urls(for: url, draw: draw)[...]
             guard let first = rest.popFirst() else {
-                throw .denied("the address's domain names no host for its pictures that may be asked")
+                throw .denied("the SRV records of the address's domain name no permitted host")
             }
             return first
         }
     }
 
-    /// The host to try instead of one that cannot be reached.
-    mutating func next() -> WebURL? { rest.popFirst() }
+    /// Removes and returns the host to try instead of one that cannot be reached.
+    mutating func popNext() -> WebURL? { rest.popFirst() }
 
-    /// The host that is asked has answered: no other is tried.
-    mutating func settle() { rest = [] }
+    /// Discards the other hosts, because the current one has responded.
+    mutating func discardRest() { rest = [] }
 }

@@ -1,27 +1,25 @@
 import NIOCore
 import SocketLoops
 
-/// Asks who has the pictures of a domain's addresses: one question at a time for each domain, however many wait for it,
-/// and none while an answer is good. A question counts for who asked first, as every look-up does (``NameLookups``).
-/// It ends with the last who waits for it: so there are never more questions, nor sockets of theirs, than transfers that
-/// wait.
+/// SRV lookups: a cache of responses, and at most one query per domain, shared by all transfers that wait for it.
 ///
-/// Only the fetcher's thread touches it.
+/// A query is charged to the uid whose transfer started it (``NameLookups``). It is cancelled when no waiter remains,
+/// so there are never more queries than waiting transfers. Used on the fetcher's thread only.
 final class ServiceLookups {
-    private struct UnderWay {
+    private struct Pending {
         let query: ServiceQuery
         let lookup: NameLookup
         let uid: UInt32
-        /// By their numbers, which grow.
+        /// By increasing numbers.
         var waiters: [UInt64: Waiter] = [:]
     }
 
     private struct Waiter {
         let timer: Scheduled<Void>
-        let then: (ServiceAnswer?) -> Void
+        let completion: (ServiceResponse?) -> Void
     }
 
-    /// What whoever waits leaves with.
+    /// Identifies a waiter, for ``cancel(_:)``.
     struct Wait {
         fileprivate let domain: String
         fileprivate let number: UInt64
@@ -29,75 +27,75 @@ final class ServiceLookups {
 
     private let loop: SocketLoop
     private let names: NameLookups
-    private var answers = ServiceAnswers()
-    private var underWay: [String: UnderWay] = [:]
+    private var cache = ServiceCache()
+    private var pending: [String: Pending] = [:]
     private var lastNumber: UInt64 = 0
 
     init(loop: SocketLoop, names: NameLookups) { (self.loop, self.names) = (loop, names) }
 
-    /// - Parameter then: is called once, on the loop, maybe at once; with nil when it is `deadline`. Never after
-    ///   ``leave(_:)`` and ``close()``.
-    /// - Returns: nil where it was called at once.
-    func find(
-        _ domain: String, for asker: NameLookups.Asker, until deadline: NIODeadline,
-        _ configuration: FetcherConfiguration, then: @escaping (ServiceAnswer?) -> Void
+    /// Looks up the SRV records of a domain. Returns nil if `completion` was called already.
+    /// - Parameter completion: called once on the loop, possibly before this returns; with nil at `deadline`. Never
+    ///   called after ``cancel(_:)`` and ``close()``.
+    func lookUp(
+        _ domain: String, for client: NameLookups.Client, until deadline: NIODeadline,
+        _ environment: FetcherEnvironment, completion: @escaping (ServiceResponse?) -> Void
     ) -> Wait? {
-        if let records = answers.records(of: domain, at: .now()) {
-            then(.records(records, seconds: 0))
+        if let records = cache.records(of: domain, at: .now()) {
+            completion(.records(records, seconds: 0))
             return nil
         }
-        if underWay[domain] == nil {
-            let lookup = NameLookup(of: asker, among: names)
+        if pending[domain] == nil {
+            let lookup = NameLookup(of: client, among: names)
             guard lookup.begin() else {
-                then(.busy(NameLookup.refusal))
+                completion(.busy(NameLookup.refusal))
                 return nil
             }
             let query = ServiceQuery(
-                nameServers: configuration.nameServers, milliseconds: configuration.longestServiceQuery, loop: loop
-            ) { [weak self] in self?.answered(domain, $0) }
-            underWay[domain] = UnderWay(query: query, lookup: lookup, uid: asker.uid)
+                nameServers: environment.nameServers, milliseconds: environment.serviceQueryTimeout, loop: loop
+            ) { [weak self] in self?.completed(domain, $0) }
+            pending[domain] = Pending(query: query, lookup: lookup, uid: client.uid)
             query.start(ServiceName.of(domain))
         }
         lastNumber += 1
         let number = lastNumber
         let wait = Wait(domain: domain, number: number)
         let timer = loop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] () -> Void in
-            self?.leave(wait)
-            then(nil)
+            self?.cancel(wait)
+            completion(nil)
         }
-        underWay[domain]?.waiters[number] = Waiter(timer: timer, then: then)
-        configuration.onWaiting(underWay[domain]?.waiters.count ?? 0)
+        pending[domain]?.waiters[number] = Waiter(timer: timer, completion: completion)
+        environment.onWaiting(pending[domain]?.waiters.count ?? 0)
         return wait
     }
 
-    /// Nothing is told any more to who does. What has been told already needs none.
-    func leave(_ wait: Wait) {
-        guard let waiter = underWay[wait.domain]?.waiters.removeValue(forKey: wait.number) else { return }
+    /// Removes a waiter, whose completion is then not called. The last one cancels the query.
+    func cancel(_ wait: Wait) {
+        guard let waiter = pending[wait.domain]?.waiters.removeValue(forKey: wait.number) else { return }
         waiter.timer.cancel()
-        guard let entry = underWay[wait.domain], entry.waiters.isEmpty else { return }
-        underWay[wait.domain] = nil
+        guard let entry = pending[wait.domain], entry.waiters.isEmpty else { return }
+        pending[wait.domain] = nil
         entry.query.close()
         entry.lookup.end()
     }
 
-    private func answered(_ domain: String, _ answer: ServiceAnswer) {
-        guard let ended = underWay.removeValue(forKey: domain) else { return }
+    private func completed(_ domain: String, _ response: ServiceResponse) {
+        guard let ended = pending.removeValue(forKey: domain) else { return }
         ended.lookup.end()
-        if case .records(let records, let seconds) = answer {
-            answers.keep(records, of: domain, for: seconds, uid: ended.uid, at: .now())
+        if case .records(let records, let seconds) = response {
+            cache.insert(records, of: domain, for: seconds, uid: ended.uid, at: .now())
         }
         for (_, waiter) in ended.waiters.sorted(by: { $0.key < $1.key }) {
             waiter.timer.cancel()
-            waiter.then(answer)
+            waiter.completion(response)
         }
     }
 
     func close() {
-        for (_, entry) in underWay {
+        for (_, entry) in pending {
             entry.query.close()
             entry.lookup.end()
             for waiter in entry.waiters.values { waiter.timer.cancel() }
         }
-        underWay = [:]
+        pending = [:]
     }
 }

@@ -1,29 +1,26 @@
 import NIOCore
 import Origins
 
-/// The name under which a domain says who has the pictures of its addresses, over TLS. What Libravatar's clients ask
-/// for besides, `_avatars._tcp`, is for http, and is not asked for.
+/// The DNS name under which a domain names its Libravatar servers for https.
 enum ServiceName {
     static func of(_ domain: String) -> String { "_avatars-sec._tcp.\(domain)" }
 }
 
-/// A host that offers a service, as an SRV record has it (RFC 2782).
+/// An SRV record (RFC 2782).
 struct ServiceRecord: Hashable, Sendable {
     var priority: UInt16
     var weight: UInt16
     var port: UInt16
-    /// Without the dot at its end; empty for "there is no such service".
+    /// Without the final dot; empty if there is no such service.
     var host: String
 }
 
 extension [ServiceRecord] {
-    /// The order in which the hosts are to be tried (RFC 2782): by priority, and among equals by chance, as often first
-    /// as the weight says.
-    /// - Parameter draw: gives a number of the range.
+    /// The records in the order in which to try them (RFC 2782): by priority, then at random in proportion to weight.
     func inOrder(draw: (ClosedRange<Int64>) -> Int64) -> [ServiceRecord] {
         var order: [ServiceRecord] = []
         for priority in Set(map(\.priority)).sorted() {
-            // Those of weight 0 in front: they are drawn where 0 is, and hardly ever.
+            // Records of weight 0 come first, so that they are selected only if 0 is drawn.
             let all = filter { $0.priority == priority }
             var rest = all.filter { $0.weight == 0 } + all.filter { $0.weight > 0 }
             while !rest.isEmpty {
@@ -38,24 +35,23 @@ extension [ServiceRecord] {
         return order
     }
 
-    /// Where a link's URL leads to at these hosts, whom a stranger's domain has named: at most ``mostHosts`` of them.
-    /// - Parameter url: of the link, of which path and query stay.
+    /// The URL, with its path and query, at each of these hosts, at most ``maximumHosts``.
     func urls(for url: WebURL, draw: (ClosedRange<Int64>) -> Int64) -> [WebURL] {
         let rest = url.string.dropFirst(url.authority.utf8.count)
-        let hosts = inOrder(draw: draw).compactMap(\.base).prefix(Self.mostHosts)
+        let hosts = inOrder(draw: draw).compactMap(\.base).prefix(Self.maximumHosts)
         return hosts.map { WebURL(at: $0, rest) }
     }
 
-    /// Hosts that one download tries at most.
-    static var mostHosts: Int { 3 }
+    /// Maximum number of hosts that one download tries.
+    static var maximumHosts: Int { 3 }
 }
 
 extension ServiceRecord {
-    /// The host over https; nil for what is no name of a host, or of one in DNS, and where ``WebURL/hasOpenPort`` is not.
+    /// The host with https; nil if it is not a host name in DNS, or the port is not permitted (``WebURL/hasOpenPort``).
     fileprivate var base: WebURL? {
         let url: WebURL
         do { url = try WebURL("https://\(host):\(port)") } catch { return nil }
-        // A label may hold what ends a host in a URL.
+        // A DNS label may contain characters that end the host in a URL.
         let isWhole = url.host == host.lowercased() && url.port == port
         guard isWhole, url.hasOpenPort, url.address == nil, url.host.contains(".") else { return nil }
         return MailDomain.isInDNS(url.host) ? url : nil
@@ -63,33 +59,31 @@ extension ServiceRecord {
 }
 
 extension WebURL {
-    /// Whether a stranger may choose the port: https's own, or one from 1024 on. The others are other services', which
-    /// are not to be called by whoever writes a record, or answers with a redirect.
+    /// Whether a foreign domain may choose the port: 443, or 1024 and above. It could reach other services with an SRV
+    /// record or a redirect.
     var hasOpenPort: Bool { port == 443 || port >= 1024 }
 }
 
-/// What came of asking for a domain's records.
-enum ServiceAnswer: Equatable, Sendable {
-    /// Good for so many seconds; -1 where the answer does not say. None: the domain has no such service.
+/// The result of an SRV lookup.
+enum ServiceResponse: Equatable, Sendable {
+    /// Valid for so many seconds; -1 if the response does not state it. An empty list means that there is no service.
     case records([ServiceRecord], seconds: Int)
     case failed(String)
-    /// There are too many look-ups already, or no descriptors: nothing was asked.
+    /// Nothing was sent: too many lookups, or no descriptors.
     case busy(String)
 }
 
-/// What DNS has said, for as long as it is good. A value; what fails is not kept, for that is the breakers' matter.
-struct ServiceAnswers {
-    /// Domains whose answers are kept.
-    static let most = 1_024
-    /// Seconds that an answer is good for, whatever it says.
+/// A cache of SRV records. A value. Failures are not stored, because the circuit breakers handle them.
+struct ServiceCache {
+    static let maximumEntries = 1_024
+    /// Bounds of the time to live of records, in seconds.
     static let recordsFor = 60...86_400
-    /// The same of "there is none", which somebody may be about to change.
+    /// Bounds of the time to live of empty responses, in seconds.
     static let noneFor = 60...3_600
 
     private struct Entry {
         let records: [ServiceRecord]
         let until: NIODeadline
-        /// Whose request brought it.
         let uid: UInt32
     }
 
@@ -97,25 +91,25 @@ struct ServiceAnswers {
 
     var count: Int { entries.count }
 
-    /// Empty where there are none; nil where it is not known.
+    /// Empty if the domain has no service; nil if the cache has no valid entry.
     func records(of domain: String, at now: NIODeadline) -> [ServiceRecord]? {
         guard let entry = entries[domain], entry.until > now else { return nil }
         return entry.records
     }
 
-    /// What makes room is out of date, or of the uid that has most (I8).
-    mutating func keep(
+    /// Inserts records. If the cache is full, expired entries are removed, else one of the uid with the most (I8).
+    mutating func insert(
         _ records: [ServiceRecord], of domain: String, for seconds: Int, uid: UInt32, at now: NIODeadline
     ) {
         let bounds = records.isEmpty ? Self.noneFor : Self.recordsFor
-        if entries[domain] == nil, entries.count >= Self.most { makeRoom(at: now) }
+        if entries[domain] == nil, entries.count >= Self.maximumEntries { makeRoom(at: now) }
         let kept = min(max(seconds, bounds.lowerBound), bounds.upperBound)
         entries[domain] = Entry(records: records, until: now + .seconds(Int64(kept)), uid: uid)
     }
 
     private mutating func makeRoom(at now: NIODeadline) {
         entries = entries.filter { $0.value.until > now }
-        guard entries.count >= Self.most else { return }
+        guard entries.count >= Self.maximumEntries else { return }
         let most = Dictionary(grouping: entries, by: \.value.uid).values.max { $0.count < $1.count }
         if let first = most?.min(by: { $0.value.until < $1.value.until }) { entries[first.key] = nil }
     }

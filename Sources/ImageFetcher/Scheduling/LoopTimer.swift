@@ -1,12 +1,12 @@
 import NIOCore
 import SocketLoops
 
-/// Something that an event loop does at a time, which changes often and mostly to a later one: the loop's timer stays
-/// then, and looks again when it is due. Used on the loop alone.
+/// A timer of an event loop whose deadline changes often, mostly to a later time.
+///
+/// A later deadline does not replace the loop's timer, which is set again when it fires. Used on the loop only.
 final class LoopTimer {
     private let loop: NIOIsolatedEventLoop
     private let work: () -> Void
-    /// When the work is to be done; nil: never.
     private(set) var deadline: NIODeadline?
     private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
 
@@ -16,10 +16,10 @@ final class LoopTimer {
         self.deadline = deadline
         guard let deadline, deadline < timer?.deadline ?? .distantFuture else { return }
         timer?.task.cancel()
-        timer = (deadline, loop.scheduleTask(deadline: deadline) { [weak self] in self?.look() })
+        timer = (deadline, loop.scheduleTask(deadline: deadline) { [weak self] in self?.fire() })
     }
 
-    private func look() {
+    private func fire() {
         timer = nil
         guard let deadline, deadline <= .now() else { return set(deadline) }
         self.deadline = nil

@@ -4,11 +4,19 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Origins
 
-/// What is to be transferred.
-enum TransferJob: Sendable {
+/// A request to the fetcher.
+package enum TransferJob: Sendable {
     case download(Download)
-    /// With the endpoint's URL.
+    /// With the parsed URL of the token endpoint.
     case token(TokenRequest, WebURL)
+
+    package init(_ request: TokenRequest) throws(FetchFailure) {
+        do throws(CacheFailure) {
+            self = .token(request, try WebURL(asCurl: request.endpoint.url))
+        } catch {
+            throw .origin("invalid URL of the token endpoint: \(error)")
+        }
+    }
 
     var kind: TransferKind { if case .download = self { .download } else { .token } }
 
@@ -26,7 +34,7 @@ enum TransferJob: Sendable {
         }
     }
 
-    /// Where its first request goes.
+    /// The host of its first request.
     var host: HostKey {
         switch self {
         case .download(let download):
@@ -37,7 +45,7 @@ enum TransferJob: Sendable {
         }
     }
 
-    /// Milliseconds for all of it.
+    /// Milliseconds for the whole transfer.
     var timeout: Int64 {
         switch self {
         case .download(let download): download.timeout
@@ -45,55 +53,42 @@ enum TransferJob: Sendable {
         }
     }
 
-    /// How many may be under way for its origin.
-    var mostOfOrigin: Int { kind == .download ? origin.connections : TokenTransfer.mostAtOncePerOrigin }
+    /// Maximum number of transfers of this kind in flight for its origin.
+    var originLimit: Int { kind == .download ? origin.connections : TokenTransfer.maximumPerOrigin }
 }
 
 /// Downloads and token requests have queues of their own, so that neither waits for the other.
 enum TransferKind: Int, CaseIterable, Sendable {
     case download, token
 
-    /// Several, in sentences.
-    var name: String { self == .download ? "downloads" : "token requests" }
+    /// Plural, for error messages.
+    var pluralName: String { self == .download ? "downloads" : "token requests" }
 }
 
-/// How a transfer ended.
-enum TransferOutcome: Sendable {
+/// The outcome of a ``TransferJob``, of the same kind.
+package enum TransferOutcome: Sendable {
     case download(DownloadOutcome)
-    case token(Result<TokenGrant, TransferFailure>)
-    /// As either may.
-    case failed(TransferFailure)
+    case token(Result<TokenGrant, FetchFailure>)
+}
 
-    /// What the owner of a download is told.
-    var ofDownload: DownloadOutcome {
+extension TransferJob {
+    func failed(_ failure: FetchFailure) -> TransferOutcome {
         switch self {
-        case .download(let outcome): outcome
-        case .failed(let failure): .failed(CacheFailure(failure))
-        // Would be a mistake of the fetcher's own: it costs this download, and not the daemon.
-        case .token: .failed(.origin("the download ended as a token request: please report it"))
-        }
-    }
-
-    /// What the owner of a token request is told.
-    var ofToken: Result<TokenGrant, TransferFailure> {
-        switch self {
-        case .token(let outcome): outcome
-        case .failed(let failure): .failure(failure)
-        case .download: .failure(.origin("the token request ended as a download: please report it"))
+        case .download: .download(.failed(failure))
+        case .token: .token(.failure(failure))
         }
     }
 }
 
-extension TransferFailure {
-    static func rejected(_ host: HostKey, _ why: CircuitBreaker.Rejection) -> Self {
-        .notAsked(why.sentence(about: host.inSentences))
+extension FetchFailure {
+    static func rejected(_ host: HostKey, _ reason: CircuitBreaker.Rejection) -> Self {
+        .circuitOpen(reason.sentence(about: host.displayName))
     }
 }
 
-/// One transfer that was asked for: what its owner holds, and the only way to tell the owner how it ended.
+/// The owner's handle of one transfer. Reports the outcome at most once, and not after ``cancel()``.
 ///
-/// Whoever takes the closure out decides: ``cancel()``, after which nothing is told any more, or the fetcher's thread,
-/// which tells the outcome. So it is called once at most, whichever comes first.
+/// The owner and the fetcher's thread compete for `onEnd`: the first to remove it wins.
 final class TransferHandle: DownloadHandle {
     let entry: TransferQueue.Entry
     let job: TransferJob
@@ -104,9 +99,7 @@ final class TransferHandle: DownloadHandle {
         entry: TransferQueue.Entry, job: TransferJob, scheduler: TransferScheduler,
         onEnd: @escaping @Sendable (TransferOutcome) -> Void
     ) {
-        self.entry = entry
-        self.job = job
-        self.scheduler = scheduler
+        (self.entry, self.job, self.scheduler) = (entry, job, scheduler)
         self.onEnd = NIOLockedValueBox(onEnd)
     }
 
@@ -117,19 +110,21 @@ final class TransferHandle: DownloadHandle {
         scheduler.cancel(self)
     }
 
-    /// Tells the outcome, outside of every lock.
+    /// Calls the owner's callback. Call it without a lock.
     func end(_ outcome: TransferOutcome) { onEnd.withLockedValue { $0.take() }?(outcome) }
+
+    func fail(_ failure: FetchFailure) { end(job.failed(failure)) }
 }
 
 extension FetcherStatistics.Counts {
-    mutating func count(_ outcome: TransferOutcome) {
-        if case .failed(.notAsked) = outcome { self[.rejected] += 1 }
-        switch outcome.ofDownload {
+    mutating func count(_ outcome: DownloadOutcome) {
+        switch outcome {
         case .image: self[.images] += 1
         case .missing: self[.missing] += 1
         case .notModified: break
         case .unusable(let failure, _), .failed(let failure):
-            if let counter = FetcherStatistics.Counter(failure) { self[counter] += 1 }
+            if failure.kind == .circuitOpen { self[.rejected] += 1 }
+            if let counter = FetcherStatistics.Counter(failure.kind) { self[counter] += 1 }
         }
     }
 }

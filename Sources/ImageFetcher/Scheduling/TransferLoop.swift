@@ -2,31 +2,31 @@ import CCurl
 import CacheCore
 import Glibc
 import HelperProtocol
+import LinuxSupport
 import Logging
 import NIOCore
 import Origins
 import SocketLoops
 
-/// The fetcher's event loop: takes work from the scheduler, hands it to libcurl, and tells how it ended.
+/// The fetcher's event loop: fetches work from the scheduler, runs libcurl, and reports outcomes.
 ///
-/// Whatever there is to do is a step of somebody's transfer, and accounts take turns: libcurl is told of one ready
-/// socket at a time. So somebody who downloads one image never waits for a step of each of somebody else's hundred.
-/// Only two things come all at once: what libcurl's own timers bring (a connection's or a transfer's time is up), and what
-/// a name server says of a domain, which is read as it comes. Whoever has waited for that goes on in a step of its own, or
-/// fails without one.
+/// All work is divided into steps, each charged to one account, and accounts take turns: libcurl is notified of one
+/// ready socket at a time. So an account with one download does not wait for the steps of another with a hundred. Two
+/// kinds of work are not steps: libcurl's expired timers and DNS replies, which are processed when they arrive.
 ///
-/// Nothing of it is ever seen by another thread, and nobody is told anything while a lock is held.
+/// Used on the loop's thread only. Callbacks are called without a lock.
 final class TransferLoop {
-    /// Each costs some tenths of a millisecond, and a new TLS connection some milliseconds.
+    /// A piece of work that is charged to one account. Takes some tenths of a millisecond; with a new TLS connection,
+    /// some milliseconds.
     private enum Step {
-        /// Tells how one ended that has never begun.
-        case tell(TransferHandle, TransferOutcome)
+        /// Fails a transfer that has not begun.
+        case fail(TransferHandle, FetchFailure)
         case begin(TransferHandle)
         /// Sends the request of the current hop.
         case send(Transfer)
-        /// Lets go of one that was cancelled.
+        /// Releases a cancelled transfer.
         case drop(TransferHandle)
-        /// Goes on with what a socket that is ready belongs to.
+        /// Passes the events of a ready socket to libcurl.
         case proceed(TransferSockets.Watched)
     }
 
@@ -40,39 +40,41 @@ final class TransferLoop {
     private var context: TransferContext
     private var transfers: [UInt64: Transfer] = [:]
     /// By account, in nanoseconds.
-    private var steps = FairQueue<UInt32, Step>(quantum: 100_000)
-    private var isInLine = false
+    private var steps = DeficitRoundRobin<UInt32, Step>(quantum: 100_000)
+    private var isScheduled = false
     private var isEnded = false
     private var alarms: Alarms?
+    private var isLDAPReady = false
+    private var waitingForLDAP: [TransferHandle] = []
 
     private struct Alarms {
-        /// For those who have waited too long.
+        /// For transfers that waited too long.
         let expiry: LoopTimer
-        /// For what libcurl waits for but sockets.
+        /// For libcurl's own timers.
         let timeout: LoopTimer
-        let nudge: LoopTimer
+        let poll: LoopTimer
     }
 
-    /// After which the sockets are looked at, however many steps there are: sooner where several accounts wait for
-    /// their turns. Alone one is faster with longer slices, in which what is alike is done in a row.
-    private var slice: TimeAmount { .microseconds(steps.owners > 1 ? 200 : 500) }
-    /// How often libcurl is called while something may come over HTTP/2. libcurl 7.88 at times reads what belongs to
-    /// one transfer on behalf of another and tells neither; the one then stands still until one of its timers goes off,
-    /// two seconds later, or until libcurl is called for whatever reason. (Seen with nginx in about one of fifteen runs
-    /// of 500 downloads; with this, in none.)
-    private static let nudgeEvery = TimeAmount.milliseconds(20)
+    /// The time after which sockets are polled again. Shorter if several accounts wait for their turns; otherwise
+    /// longer slices are faster, because similar work then runs in a row.
+    private var slice: TimeAmount { .microseconds(steps.accounts > 1 ? 200 : 500) }
+    /// How often libcurl is called while HTTP/2 or LDAP responses are expected. When libcurl 7.88 reads data of one
+    /// transfer on behalf of another, it sometimes notifies neither. The transfer then stalls until libcurl is called
+    /// again, which can take two seconds. (With nginx in about one of fifteen runs of 500 downloads; with this, in
+    /// none.) While it waits for the reply to an LDAP bind, it watches no socket.
+    private static let pollInterval = TimeAmount.milliseconds(20)
 
-    /// On the loop only, as all the rest.
-    /// - Throws: ``FetcherError`` when libcurl lacks something.
+    /// Call it on the loop's thread.
+    /// - Throws: if libcurl is out of memory.
     init(
         scheduler: TransferScheduler, rulesCache: OriginRulesCache, loop: SocketLoop, log: Logger
     ) throws(FetcherError) {
         guard let multi = curl_multi_init() else { throw FetcherError("libcurl: out of memory for a multi handle") }
         self.scheduler = scheduler
-        let configuration = scheduler.configuration
+        let (settings, environment) = (scheduler.settings, scheduler.environment)
         context = TransferContext(
-            connections: ConnectionTable(), lookups: NameLookups(limits: configuration.lookupLimits),
-            rulesCache: rulesCache, configuration: configuration)
+            connections: ConnectionTable(), lookups: NameLookups(limits: environment.lookupLimits(settings)),
+            rulesCache: rulesCache, environment: environment, settings: settings)
         services = ServiceLookups(loop: loop, names: context.lookups)
         self.multi = multi
         self.log = log
@@ -81,12 +83,12 @@ final class TransferLoop {
             self?.proceed(with: $0)
         }
         alarms = Alarms(
-            expiry: LoopTimer(loop) { [weak self] in self?.takeWork() },
+            expiry: LoopTimer(loop) { [weak self] in self?.fetchWork() },
             timeout: LoopTimer(loop) { [weak self] in
-                self?.call(CURL_SOCKET_TIMEOUT, 0)
+                self?.runCurl(CURL_SOCKET_TIMEOUT, 0)
                 self?.endFinished()
             },
-            nudge: LoopTimer(loop) { [weak self] in self?.nudge() })
+            poll: LoopTimer(loop) { [weak self] in self?.poll() })
     }
 
     deinit {
@@ -97,26 +99,26 @@ final class TransferLoop {
 
     // MARK: Rounds
 
-    /// Takes what the scheduler has, and ends the loop's work when the fetcher is stopping.
-    func takeWork() {
+    /// Fetches the scheduler's work; ends all transfers if the fetcher is stopping.
+    func fetchWork() {
         guard !isEnded else { return }
-        guard let work = scheduler.takeWork(at: .now()) else { return endAll() }
-        setLimits(work.configuration)
-        for handle in work.expired { add(.tell(handle, .failed(expired(handle))), of: handle.entry.uid) }
-        for (handle, why) in work.rejected {
-            add(.tell(handle, .failed(.rejected(handle.entry.host, why))), of: handle.entry.uid)
+        guard let work = scheduler.fetchWork(at: .now()) else { return endAll() }
+        setLimits(work.settings)
+        for handle in work.expired { add(.fail(handle, expired(handle)), of: handle.entry.uid) }
+        for (handle, reason) in work.rejected {
+            add(.fail(handle, .rejected(handle.entry.host, reason)), of: handle.entry.uid)
         }
         for handle in work.begin { add(.begin(handle), of: handle.entry.uid) }
         for handle in work.cancelled {
-            // Nobody else waits for what its request would have shown.
+            // Releases the permit now, so that no request waits for a cancelled probe.
             if let transfer = transfers[handle.entry.id] { report(transfer, .nothing) }
             add(.drop(handle), of: handle.entry.uid)
         }
         alarms?.expiry.set(work.nextDeadline)
-        for sign in work.signs { sign() }
+        for callback in work.livenessCallbacks { callback() }
     }
 
-    /// What shares a connection waits in the shortest of the lines of those who share it.
+    /// Charges a socket that several accounts share to the one with the fewest waiting steps.
     private func proceed(with socket: TransferSockets.Watched) {
         let shortest = socket.uids.min { steps.count(of: $0) < steps.count(of: $1) }
         if let shortest { add(.proceed(socket), of: shortest) }
@@ -124,24 +126,24 @@ final class TransferLoop {
 
     private func add(_ step: Step, of uid: UInt32) {
         steps.append(step, of: uid, cost: 0)
-        getInLine()
+        scheduleSteps()
     }
 
-    private func getInLine() {
-        guard !isInLine else { return }
-        isInLine = true
-        loop.execute { self.takeSteps() }
+    private func scheduleSteps() {
+        guard !isScheduled else { return }
+        isScheduled = true
+        loop.execute { self.performSteps() }
     }
 
-    /// Takes steps by turns, ends what has ended by them, and then lets the loop look at its sockets. Each download
-    /// from its socket to its end, one after the other, would take half as long again: caches would be cold each time.
-    private func takeSteps() {
-        isInLine = false
+    /// Performs steps for one slice, then completes the finished transfers and lets the loop poll sockets. Completing
+    /// each transfer before the next step instead would take 1.5 times as long, because of cold caches.
+    private func performSteps() {
+        isScheduled = false
         guard !isEnded else { return }
         let begin = NIODeadline.now()
         var now = begin
         while now - begin < slice, let (uid, step) = steps.popFirst() {
-            take(step)
+            perform(step)
             if case .proceed(let socket) = step, socket.uids.count > 1 {
                 now = .now()
             } else {
@@ -149,23 +151,23 @@ final class TransferLoop {
             }
         }
         endFinished()
-        if !steps.isEmpty { getInLine() }
+        if !steps.isEmpty { scheduleSteps() }
     }
 
-    /// - Returns: the time.
+    /// Returns the current time.
     private func charge(since begin: NIODeadline, to uid: UInt32) -> NIODeadline {
         let end = NIODeadline.now()
         steps.charge(Int((end - begin).nanoseconds), to: uid)
         return end
     }
 
-    private func take(_ step: Step) {
+    private func perform(_ step: Step) {
         switch step {
-        case .tell(let handle, let outcome): handle.end(outcome)
+        case .fail(let handle, let failure): handle.fail(failure)
         case .begin(let handle): begin(handle)
         case .send(let transfer) where transfers[transfer.handle.entry.id] === transfer: send(transfer)
         case .drop(let handle): drop(handle)
-        case .proceed(let socket) where socket.isWatched: call(socket.descriptor, socket.takeFound())
+        case .proceed(let socket) where socket.isWatched: runCurl(socket.descriptor, socket.removeEvents())
         case .send, .proceed: break
         }
     }
@@ -174,86 +176,125 @@ final class TransferLoop {
 
     private func begin(_ handle: TransferHandle) {
         guard !handle.isCancelled else { return scheduler.finish(handle, nil) }
-        do throws(TransferFailure) {
+        do throws(FetchFailure) {
             let transfer: Transfer
             switch handle.job {
+            case .download(let download) where DirectoryTransfer.isFor(download.target):
+                guard isLDAPReady else { return try prepareLDAP(for: handle) }
+                transfer = try DirectoryTransfer(download, handle, context)
             case .download(let download): transfer = try DownloadTransfer(download, handle, context)
             case .token(let request, let url): transfer = try TokenTransfer(request, to: url, handle, context)
             }
             transfers[handle.entry.id] = transfer
             send(transfer)
         } catch {
-            end(handle, .failed(error))
+            end(handle, handle.job.failed(error))
         }
     }
 
-    /// Hands the current hop of a transfer to libcurl.
+    /// Begins the transfer once libldap is initialized. Its initialization resolves this machine's name, so it blocks a
+    /// thread of its own for as long as the resolver does.
+    private func prepareLDAP(for handle: TransferHandle) throws(FetchFailure) {
+        if waitingForLDAP.isEmpty {
+            let bound = NIOLoopBound(self, eventLoop: loop.nonisolated())
+            do throws(SystemError) {
+                pthread_detach(
+                    try startThread(named: "libldap") {
+                        // Includes the version of libldap.
+                        _ = curl_version()
+                        bound.eventLoop.execute { bound.value.beginLDAP() }
+                    })
+            } catch {
+                throw .busy("\(error)")
+            }
+        }
+        waitingForLDAP.append(handle)
+    }
+
+    private func beginLDAP() {
+        isLDAPReady = true
+        for handle in waitingForLDAP { add(.begin(handle), of: handle.entry.uid) }
+        waitingForLDAP = []
+    }
+
+    /// Starts the request of a transfer's current hop in libcurl.
     private func send(_ transfer: Transfer) {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
-                transfer.permit = try scheduler.ask(transfer.host, for: transfer.handle.entry.uid, at: .now())
+                transfer.permit = try scheduler.acquirePermit(
+                    for: transfer.host, uid: transfer.handle.entry.uid, at: .now())
             }
         } catch {
-            if transfer.goOn() { return send(transfer) }
-            return end(transfer, .failed(.rejected(transfer.host, error)))
+            if transfer.tryNextHost() { return send(transfer) }
+            return fail(transfer, .rejected(transfer.host, error))
         }
-        if let domain = transfer.domainToAsk { return askDomain(domain, for: transfer) }
-        do throws(TransferFailure) {
+        if let domain = transfer.domainToQuery { return queryDomain(domain, for: transfer) }
+        do throws(FetchFailure) {
             try transfer.prepare(at: .now())
             if transfer.handle.job.kind == .download { try pools.attach(transfer.easy, to: transfer.origin) }
         } catch {
-            return end(transfer, .failed(error))
+            return fail(transfer, error)
         }
-        // It is let go of in a later step.
+        // Released in a later step.
         guard !transfer.handle.isCancelled else { return }
         let code = curl_multi_add_handle(multi, transfer.easy.raw)
         guard code == CURLM_OK else {
-            return end(transfer, .failed(.origin("libcurl: \(String(cString: curl_multi_strerror(code)))")))
+            return fail(transfer, .origin("libcurl: \(String(cString: curl_multi_strerror(code)))"))
         }
-        if transfer.needsNudges, alarms?.nudge.deadline == nil { alarms?.nudge.set(.now() + Self.nudgeEvery) }
-        // A handle that was added waits for this, and its turn is now.
-        call(CURL_SOCKET_TIMEOUT, 0)
+        if transfer.needsPolling, alarms?.poll.deadline == nil {
+            alarms?.poll.set(.now() + Self.pollInterval)
+        }
+        // libcurl starts a new handle when its timer expires; this starts it now.
+        runCurl(CURL_SOCKET_TIMEOUT, 0)
     }
 
-    /// Asks whom a transfer is to ask, and goes on with it, or ends it, when that is known.
-    private func askDomain(_ domain: String, for transfer: Transfer) {
+    /// Looks up the hosts that a domain names, then continues the transfer or fails it.
+    private func queryDomain(_ domain: String, for transfer: Transfer) {
         let handle = transfer.handle
         let deadline = transfer.beginLookup(at: .now())
-        transfer.wait = services.find(
-            domain, for: handle.job.asker, until: deadline, context.configuration
-        ) { [weak self] answer in
-            // One that was let go of meanwhile is not kept for this.
+        transfer.serviceLookup = services.lookUp(
+            domain, for: handle.job.lookupClient, until: deadline, context.environment
+        ) { [weak self] response in
+            // The transfer may have been removed meanwhile.
             guard let self, let transfer = transfers[handle.entry.id], !handle.isCancelled else { return }
-            transfer.wait = nil
-            report(transfer, transfer.finding(answer))
-            guard let answer else {
-                return end(transfer, .failed(.timedOut("the name server of the address's domain did not answer")))
+            transfer.serviceLookup = nil
+            report(transfer, transfer.finding(response))
+            guard let response else {
+                return fail(transfer, .timedOut("the name server of the address's domain did not respond in time"))
             }
-            if let failure = transfer.take(answer) { return end(transfer, .failed(failure)) }
+            do throws(FetchFailure) {
+                try transfer.accept(response)
+            } catch {
+                return fail(transfer, error)
+            }
             add(.send(transfer), of: handle.entry.uid)
         }
     }
 
-    /// Tells what a request showed of its host; once for each permit.
+    /// Records what a request showed of its host, once for each permit.
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
         guard let permit = transfer.permit.take() else { return }
-        scheduler.learn(
+        scheduler.record(
             finding, of: transfer.host, for: transfer.handle.entry.uid, from: permit, policy: transfer.origin.breaker,
             at: .now())
     }
 
-    /// Lets go of a cancelled transfer. It has begun, or has just been passed over by ``begin(_:)``.
+    /// Releases a cancelled transfer that has begun.
     private func drop(_ handle: TransferHandle) {
         guard let transfer = transfers.removeValue(forKey: handle.entry.id) else { return }
-        if let wait = transfer.wait.take() { services.leave(wait) }
+        if let wait = transfer.serviceLookup.take() { services.cancel(wait) }
         curl_multi_remove_handle(multi, transfer.easy.raw)
         report(transfer, .nothing)
         scheduler.finish(handle, nil, transfer.allCounts)
     }
 
-    /// Its time was up before it could begin; the scheduler has counted it.
-    private func expired(_ handle: TransferHandle) -> TransferFailure {
-        .timedOut("waited \(handle.job.timeout) ms behind other \(handle.job.kind.name) and could not begin")
+    /// The failure of a transfer that expired in the queue. The scheduler has counted it.
+    private func expired(_ handle: TransferHandle) -> FetchFailure {
+        .timedOut("waited \(handle.job.timeout) ms in the queue of \(handle.job.kind.pluralName)")
+    }
+
+    private func fail(_ transfer: Transfer, _ failure: FetchFailure) {
+        end(transfer, transfer.handle.job.failed(failure))
     }
 
     private func end(_ transfer: Transfer, _ outcome: TransferOutcome) {
@@ -265,8 +306,8 @@ final class TransferLoop {
     private func end(
         _ handle: TransferHandle, _ outcome: TransferOutcome, _ counts: FetcherStatistics.Counts = .init()
     ) {
-        if handle.job.kind == .download, case .failed(let failure) = outcome.ofDownload {
-            log.debug("download failed", metadata: ["origin": "\(handle.entry.host.origin)", "why": "\(failure)"])
+        if case .download(.failed(let failure)) = outcome {
+            log.debug("download failed", metadata: ["origin": "\(handle.entry.host.origin)", "reason": "\(failure)"])
         }
         scheduler.finish(handle, outcome, counts)
         handle.end(outcome)
@@ -274,39 +315,44 @@ final class TransferLoop {
 
     // MARK: libcurl
 
-    private func setLimits(_ configuration: FetcherConfiguration) {
-        context.configuration = configuration
-        context.lookups.limits = configuration.lookupLimits
+    private func setLimits(_ settings: FetcherSettings) {
+        context.settings = settings
+        context.lookups.limits = context.environment.lookupLimits(settings)
         ccurl_multi_set_long(multi, CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX))
-        if let origins = configuration.origins { pools.prune(keeping: origins) }
-        // libcurl counts by pool, whatever the names say. How many requests there are at once is the queue's to limit;
-        // this is about the connections that are kept when they have ended: idle ones are closed, the oldest first.
-        ccurl_multi_set_long(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.downloads + TokenTransfer.mostAtOnce)
-        ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, configuration.idleConnections(pools: pools.count))
+        if let origins = settings.origins { pools.prune(keeping: origins) }
+        // libcurl counts connections by pool. The queue limits concurrent requests; these limits apply to idle
+        // connections, of which libcurl closes the oldest.
+        ccurl_multi_set_long(
+            multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, settings.downloads + TokenTransfer.maximumConcurrent)
+        ccurl_multi_set_long(multi, CURLMOPT_MAXCONNECTS, settings.idleConnections(pools: pools.count))
     }
 
-    /// Has libcurl go on with what waits for a socket, or with all whose time has come. ``endFinished()`` is to be
-    /// called then.
+    /// Lets libcurl process a socket's events or its expired timers. Call ``endFinished()`` afterwards.
     @discardableResult
-    private func call(_ socket: curl_socket_t, _ events: Int32) -> CURLMcode {
-        if socket == CURL_SOCKET_TIMEOUT { sockets?.willCallForTimer() }
+    private func runCurl(_ socket: curl_socket_t, _ events: Int32) -> CURLMcode {
+        if socket == CURL_SOCKET_TIMEOUT { sockets?.clearDeadline() }
         var running: Int32 = 0
         let code = curl_multi_socket_action(multi, socket, events, &running)
         if code != CURLM_OK {
-            // For want of memory or descriptors: not to be tried again without a breath.
-            log.error("libcurl failed", metadata: ["why": "\(String(cString: curl_multi_strerror(code)))"])
+            // Out of memory or descriptors: pause before the next attempt.
+            log.error("libcurl failed", metadata: ["reason": "\(String(cString: curl_multi_strerror(code)))"])
             usleep(10_000)
-            sockets?.callAgainSoon()
+            sockets?.retrySoon()
         }
         return code
     }
 
-    private func nudge() {
-        guard transfers.values.contains(where: \.needsNudges) else { return }
-        alarms?.nudge.set(.now() + Self.nudgeEvery)
-        for socket in sockets?.all ?? [] where socket.isWatched && socket.needsNudges {
-            // Without events libcurl looks for itself.
-            guard call(socket.descriptor, 0) == CURLM_OK else { break }
+    private func poll() {
+        guard transfers.values.contains(where: \.needsPolling) else { return }
+        alarms?.poll.set(.now() + Self.pollInterval)
+        guard !transfers.values.contains(where: { $0.url.scheme.isDirectory }) else {
+            var running: Int32 = 0
+            ccurl_multi_socket_all(multi, &running)
+            return endFinished()
+        }
+        for socket in sockets?.all ?? [] where socket.isWatched && socket.needsPolling {
+            // Without events, libcurl polls the socket itself.
+            guard runCurl(socket.descriptor, 0) == CURLM_OK else { break }
         }
         endFinished()
     }
@@ -316,7 +362,7 @@ final class TransferLoop {
         var now = NIODeadline.now()
         while let message = curl_multi_info_read(multi, &left) {
             guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle else { continue }
-            // The message is gone once the handle is removed.
+            // Removing the handle frees the message.
             let code = ccurl_message_result(message)
             curl_multi_remove_handle(multi, easy)
             guard let transfer = Transfer.of(easy) else { continue }
@@ -328,26 +374,28 @@ final class TransferLoop {
             }
             now = charge(since: now, to: transfer.handle.entry.uid)
         }
-        // Also what was let go of may have left others something to do.
+        // Releasing transfers may have set an earlier deadline.
         alarms?.timeout.set(sockets?.deadline)
     }
 
     private func endAll() {
         let rest = scheduler.close()
-        // None is held any longer than it takes: a pool is not closed while a handle uses it.
+        // A pool must not be closed while a handle uses it.
         for id in transfers.keys.sorted() {
             guard let transfer = transfers[id] else { continue }
             curl_multi_remove_handle(multi, transfer.easy.raw)
-            end(transfer, .failed(.shuttingDown))
+            fail(transfer, .shuttingDown)
         }
         while let (_, step) = steps.popFirst() {
             switch step {
-            case .begin(let handle): end(handle, .failed(.shuttingDown))
-            case .tell(let handle, let outcome): handle.end(outcome)
+            case .begin(let handle): end(handle, handle.job.failed(.shuttingDown))
+            case .fail(let handle, let failure): handle.fail(failure)
             case .send, .drop, .proceed: break
             }
         }
-        for handle in rest { handle.end(.failed(.shuttingDown)) }
+        for handle in waitingForLDAP { end(handle, handle.job.failed(.shuttingDown)) }
+        waitingForLDAP = []
+        for handle in rest { handle.fail(.shuttingDown) }
         isEnded = true
         services.close()
         alarms = nil

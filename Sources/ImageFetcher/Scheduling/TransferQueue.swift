@@ -1,129 +1,127 @@
 import DequeModule
 import NIOCore
 
-/// Which transfer begins next, and how many may run at once: in all, of one uid, and for one origin.
+/// Decides which transfer begins next, and limits how many run at once: in total, of one uid, and for one origin.
 ///
-/// A value without effects. Transfers wait in one line per origin and uid (and timeout). When there is room, it goes to
-/// the origin that has the fewest under way, so that one that is slow and has many holds up nobody who waits for
-/// another; there it goes to the uid that has the fewest under way. Among equals they take turns: a uid that asks for a
-/// thousand images is served no sooner than one that asks for one (I8). Some room is for uids that have nothing under
-/// way: see ``UIDCounts``.
+/// Free room goes to the origin with the fewest active transfers, so that a slow origin does not delay the others;
+/// there to the uid with the fewest, and among equals to the one that has waited longest for its turn. A uid that
+/// requests a thousand images is served no sooner than a uid that requests one (I8). Within a uid, transfers for an
+/// origin begin in the order in which they came. ``UIDCounts`` keeps some room free for uids without active transfers.
 ///
-/// It is no ``FairQueue``, which shares out time in one ring of owners. Here room is shared out, of each origin by
-/// itself, to who has least of it: in one ring, whose turn it is at one origin would depend on the others.
-///
-/// Costs: each call looks at most at every origin and uid that waits, never at every transfer.
+/// Not a ``DeficitRoundRobin``, which charges for time after it was used: before the first is charged, transfers that
+/// hang would occupy all of the room. A value without effects. Each call examines every waiting origin and uid at most
+/// once, and never every transfer.
 struct TransferQueue {
     struct Limits {
         var active: Int
         var activePerUID: Int
         var waitingPerUID: Int
-        /// Those that wait and those under way together.
-        var inAllPerUID = Int.max
+        /// Limit on waiting and active transfers together.
+        var totalPerUID = Int.max
 
-        /// Whether a uid may begin another, wherever.
-        func permit(_ uid: UInt32, besides underWay: UIDCounts) -> Bool {
-            underWay.count(of: uid) < activePerUID && underWay.hasRoom(for: uid, of: active)
+        /// Whether a uid may begin another transfer, disregarding origins.
+        func allows(_ uid: UInt32, active counts: UIDCounts) -> Bool {
+            counts.count(of: uid) < activePerUID && counts.hasRoom(for: uid, of: active)
         }
     }
 
     struct Entry: Equatable, Identifiable, Sendable {
-        /// Grows with each transfer added.
+        /// Increases with each transfer.
         let id: UInt64
         let uid: UInt32
         let host: HostKey
-        /// Transfers at once for the host's origin.
+        /// The limit on active transfers for the host's origin.
         let connections: Int
         /// Milliseconds that it may wait.
         let timeout: Int64
-        /// When it has waited so long that it need not begin any more.
+        /// When the transfer expires unless it has begun.
         let deadline: NIODeadline
     }
 
-    /// As many of the uid wait as may.
+    /// A limit of ``Limits`` for one uid is reached.
     struct Full: Error {}
 
     var limits: Limits
-    private var waitingOf = UIDCounts()
-    private var underWay = UIDCounts()
-    private var origins: [String: OriginLines] = [:]
-    /// Numbers the turns: who has the lowest has waited longest for his next.
+    private var waitingCounts = UIDCounts()
+    private var activeCounts = UIDCounts()
+    private var origins: [String: OriginQueue] = [:]
+    /// Turns are numbered: the lowest belongs to the origin or uid that has waited longest for its next.
     private var lastTurn: UInt64 = 0
 
     init(limits: Limits) { self.limits = limits }
 
-    var active: Int { underWay.total }
-    var waiting: Int { waitingOf.total }
+    var active: Int { activeCounts.total }
+    var waiting: Int { waitingCounts.total }
 
-    /// Puts a transfer at the end of its line, unless there is no room to begin at once and no other may wait.
-    /// Call ``next()`` afterwards until it gives nil.
+    /// Adds a transfer. Call ``next()`` afterwards until it returns nil.
+    /// - Throws: if the transfer cannot begin at once and no other of its uid may wait.
     mutating func add(_ entry: Entry) throws(Full) {
-        let waits = waitingOf.count(of: entry.uid)
-        guard waits + underWay.count(of: entry.uid) < limits.inAllPerUID,
+        let waits = waitingCounts.count(of: entry.uid)
+        guard waits + activeCounts.count(of: entry.uid) < limits.totalPerUID,
             waits < limits.waitingPerUID || mayBegin(entry)
         else { throw Full() }
-        waitingOf.add(entry.uid)
+        waitingCounts.add(entry.uid)
         lastTurn += 1
-        origins[entry.host.origin, default: OriginLines()].append(entry, turn: lastTurn)
+        origins[entry.host.origin, default: OriginQueue()].append(entry, turn: lastTurn)
     }
 
-    /// Takes the transfer that is to begin now; nil when none waits or none may.
+    /// Removes and returns the transfer that begins now; nil if none waits or none may begin.
     mutating func next() -> Entry? {
         guard active < limits.active else { return nil }
-        var best: (rank: (Int, UInt64), origin: String, line: OriginLines.Key)?
+        var best: (rank: (Int, UInt64), origin: String, uid: UInt32)?
         for (name, origin) in origins {
-            let rank = (origin.underWay.total, origin.turn)
+            let rank = (origin.activeCounts.total, origin.turn)
             guard best.map({ rank < $0.rank }) ?? true,
-                let line = origin.nextLine(mayBegin: { limits.permit($0, besides: underWay) })
+                let uid = origin.nextUID(where: { limits.allows($0, active: activeCounts) })
             else { continue }
-            best = (rank, name, line)
+            best = (rank, name, uid)
         }
         lastTurn += 1
-        guard let best, let entry = origins[best.origin]?.begin(best.line, turn: lastTurn) else { return nil }
-        waitingOf.remove(entry.uid)
-        underWay.add(entry.uid)
+        guard let best, let entry = origins[best.origin]?.begin(of: best.uid, turn: lastTurn) else { return nil }
+        waitingCounts.remove(entry.uid)
+        activeCounts.add(entry.uid)
         return entry
     }
 
-    /// Takes a transfer out of its line. False when it does not wait there: it has begun, or was never added.
+    /// Removes a waiting transfer. Returns false if it has begun or was never added.
     mutating func remove(_ entry: Entry) -> Bool {
         guard origins[entry.host.origin]?.remove(entry) == true else { return false }
-        waitingOf.remove(entry.uid)
+        waitingCounts.remove(entry.uid)
         forgetIfIdle(entry.host.origin)
         return true
     }
 
-    /// Gives back the room of a transfer that ``next()`` gave out.
+    /// Releases the room of a transfer that ``next()`` returned.
     mutating func finish(_ entry: Entry) {
-        underWay.remove(entry.uid)
-        origins[entry.host.origin]?.underWay.remove(entry.uid)
+        activeCounts.remove(entry.uid)
+        origins[entry.host.origin]?.activeCounts.remove(entry.uid)
         forgetIfIdle(entry.host.origin)
     }
 
-    /// Takes out what has waited too long. In one line only the first is looked at, and then the next.
+    /// Removes and returns the transfers whose deadlines have passed, in the order of their ids.
     mutating func expire(at now: NIODeadline) -> [Entry] {
         var expired: [Entry] = []
-        // An array: the keys of the table itself would keep a copy of it.
+        // An array: iterating over the dictionary itself would keep a copy of it.
         for origin in Array(origins.keys) {
             while let entry = origins[origin]?.earliest, entry.deadline <= now, remove(entry) { expired.append(entry) }
         }
         return expired.sorted { $0.id < $1.id }
     }
 
-    /// When ``expire(at:)`` next has something to do; nil when nothing waits.
+    /// The earliest deadline of a waiting transfer.
     var nextDeadline: NIODeadline? { origins.values.compactMap(\.earliest?.deadline).min() }
 
-    /// Takes out what waits for a host, of all uids or of one, in its order. Costs as much as waits for its origin.
+    /// Removes and returns the transfers that wait for a host, of one uid or of all, in the order of their ids.
+    /// Examines every transfer that waits for the host's origin.
     mutating func removeAll(for host: HostKey, of uid: UInt32?) -> [Entry] {
         let entries = (origins[host.origin]?.entries(of: uid) ?? []).filter { $0.host == host }
         return entries.filter { remove($0) }.sorted { $0.id < $1.id }
     }
 
-    /// Whether the room is there already, so that the transfer would not wait at all.
     private func mayBegin(_ entry: Entry) -> Bool {
-        limits.permit(entry.uid, besides: underWay) && waitingOf.count(of: entry.uid) == 0
+        limits.allows(entry.uid, active: activeCounts) && waitingCounts.count(of: entry.uid) == 0
             && origins[entry.host.origin].map {
-                $0.lines.isEmpty && $0.underWay.hasRoom(for: entry.uid, of: entry.connections)
+                $0.isEmpty && $0.activeCounts.hasRoom(for: entry.uid, of: entry.connections)
             } ?? (entry.connections > 0)
     }
 
@@ -132,81 +130,90 @@ struct TransferQueue {
     }
 }
 
-/// Those who wait for one origin.
-private struct OriginLines {
-    struct Key: Hashable {
-        let uid: UInt32
-        /// So that in one line who came first is over first, also where a reload has changed the origin's. The links of
-        /// a chain have few different ones.
-        let timeout: Int64
-
-        init(_ entry: TransferQueue.Entry) { (uid, timeout) = (entry.uid, entry.timeout) }
-    }
-
+private struct OriginQueue {
+    /// The waiting transfers of one uid. Never empty.
     struct Line {
         var turn: UInt64
-        var waiting: Deque<TransferQueue.Entry> = []
+        /// By timeout, so that the first transfer of each deque expires first. An origin has few different timeouts.
+        var waiting: [Int64: Deque<TransferQueue.Entry>] = [:]
+
+        mutating func popFirst() -> TransferQueue.Entry? {
+            guard let first = waiting.values.compactMap(\.first).min(by: { $0.id < $1.id }) else { return nil }
+            remove(at: 0, timeout: first.timeout)
+            return first
+        }
+
+        mutating func remove(_ entry: TransferQueue.Entry) -> Bool {
+            guard let index = waiting[entry.timeout]?.index(ofID: entry.id) else { return false }
+            remove(at: index, timeout: entry.timeout)
+            return true
+        }
+
+        private mutating func remove(at index: Int, timeout: Int64) {
+            waiting[timeout]?.remove(at: index)
+            if waiting[timeout]?.isEmpty == true { waiting[timeout] = nil }
+        }
     }
 
-    var underWay = UIDCounts()
+    var activeCounts = UIDCounts()
     private(set) var turn: UInt64 = 0
-    /// Those that are not empty.
-    private(set) var lines: [Key: Line] = [:]
-    /// As the newest transfer for the origin has it.
+    private var lines: [UInt32: Line] = [:]
+    /// The limit on active transfers, from the newest transfer.
     private var connections = 0
 
-    var isIdle: Bool { lines.isEmpty && underWay.total == 0 }
+    var isEmpty: Bool { lines.isEmpty }
+    var isIdle: Bool { isEmpty && activeCounts.total == 0 }
 
-    /// The one at the head of a line that expires first.
     var earliest: TransferQueue.Entry? {
-        lines.values.compactMap(\.waiting.first).min { $0.deadline < $1.deadline }
+        lines.values.lazy.flatMap(\.waiting.values).compactMap(\.first).min { $0.deadline < $1.deadline }
     }
 
     func entries(of uid: UInt32?) -> [TransferQueue.Entry] {
-        lines.filter { uid == nil || $0.key.uid == uid }.values.flatMap(\.waiting)
+        lines.filter { uid == nil || $0.key == uid }.values.flatMap { $0.waiting.values.joined() }
     }
 
     mutating func append(_ entry: TransferQueue.Entry, turn: UInt64) {
-        if lines.isEmpty { self.turn = turn }
+        if isEmpty { self.turn = turn }
         connections = entry.connections
-        lines[Key(entry), default: Line(turn: turn)].waiting.append(entry)
+        lines[entry.uid, default: Line(turn: turn)].waiting[entry.timeout, default: []].append(entry)
     }
 
-    /// Of the uid with the fewest under way, passing over those that may not begin another.
-    func nextLine(mayBegin: (UInt32) -> Bool) -> Key? {
-        guard underWay.total < connections else { return nil }
-        var best: (rank: (Int, UInt64), key: Key)?
-        for (key, line) in lines {
-            let rank = (underWay.count(of: key.uid), line.turn)
-            guard best.map({ rank < $0.rank }) ?? true, underWay.hasRoom(for: key.uid, of: connections),
-                mayBegin(key.uid)
+    /// The uid with the fewest active transfers among those that may begin another.
+    func nextUID(where mayBegin: (UInt32) -> Bool) -> UInt32? {
+        guard activeCounts.total < connections else { return nil }
+        var best: (rank: (Int, UInt64), uid: UInt32)?
+        for (uid, line) in lines {
+            let rank = (activeCounts.count(of: uid), line.turn)
+            guard best.map({ rank < $0.rank }) ?? true, activeCounts.hasRoom(for: uid, of: connections), mayBegin(uid)
             else { continue }
-            best = (rank, key)
+            best = (rank, uid)
         }
-        return best?.key
+        return best?.uid
     }
 
-    /// Takes out the first of a line. The origin's turn is over, and the line's.
-    mutating func begin(_ key: Key, turn: UInt64) -> TransferQueue.Entry? {
+    /// Removes and returns the uid's first transfer, which ends the turn of the origin and of the uid.
+    mutating func begin(of uid: UInt32, turn: UInt64) -> TransferQueue.Entry? {
         self.turn = turn
-        lines[key]?.turn = turn
-        let entry = lines[key]?.waiting.popFirst()
-        if lines[key]?.waiting.isEmpty == true { lines[key] = nil }
-        underWay.add(key.uid)
+        lines[uid]?.turn = turn
+        let entry = lines[uid]?.popFirst()
+        removeLineIfEmpty(of: uid)
+        activeCounts.add(uid)
         return entry
     }
 
     mutating func remove(_ entry: TransferQueue.Entry) -> Bool {
-        let key = Key(entry)
-        guard let index = lines[key]?.waiting.index(ofID: entry.id) else { return false }
-        lines[key]?.waiting.remove(at: index)
-        if lines[key]?.waiting.isEmpty == true { lines[key] = nil }
-        return true
+        let isRemoved = lines[entry.uid]?.remove(entry) == true
+        removeLineIfEmpty(of: entry.uid)
+        return isRemoved
+    }
+
+    private mutating func removeLineIfEmpty(of uid: UInt32) {
+        if lines[uid]?.waiting.isEmpty == true { lines[uid] = nil }
     }
 }
 
 extension Deque where Element: Identifiable, Element.ID: Comparable {
-    /// Where the one with that id is, in a line that is in the order of its ids: found by halving.
+    /// Binary search: the elements are in the order of their ids.
     func index(ofID id: Element.ID) -> Int? {
         var low = startIndex
         var high = endIndex
@@ -218,17 +225,17 @@ extension Deque where Element: Identifiable, Element.ID: Comparable {
     }
 }
 
-/// How many of something there are, and whose: transfers under way, or names that are looked up.
+/// Counts by uid, of active transfers or of name lookups.
 ///
-/// The last eighth of the room is for uids that have none. So a uid whose transfers hang, and that has taken all it can
-/// get, holds up no other (F68), unless as many others have come as there is room for.
+/// The last eighth of the room is for uids that have none, so a uid whose transfers hang does not delay the others
+/// (F68).
 struct UIDCounts {
     private(set) var total = 0
     private var perUID: [UInt32: Int] = [:]
 
     func count(of uid: UInt32) -> Int { perUID[uid, default: 0] }
 
-    /// Whether the uid may have another, where there may be so many.
+    /// Whether the uid may have another, if all uids together may have `limit`.
     func hasRoom(for uid: UInt32, of limit: Int) -> Bool {
         let free = limit - total
         return free > limit / 8 || free > 0 && perUID[uid] == nil

@@ -5,45 +5,42 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Where those who want downloads and tokens and the thread that gets them meet.
+/// Passes downloads and token requests from their callers to the fetcher's thread.
 ///
-/// One lock over the queues and over what has yet to be told to the thread. It is never held while libcurl runs or an
-/// owner is told anything: starting and cancelling take microseconds, whatever the thread is doing.
+/// ``start(_:at:onEnd:)`` queues a transfer, moves all that may begin to the work, and calls `wake`, which makes the
+/// thread call `TransferLoop.fetchWork()` and so ``fetchWork(at:)``: ``CurlImageFetcher/start()`` connects the two.
+///
+/// One lock protects the queues and the work that the thread has not fetched yet. It is never held while libcurl runs
+/// or a callback is called, so starting and cancelling take microseconds.
 final class TransferScheduler: Sendable {
-    /// What the thread is to do next.
     struct Work {
-        var configuration: FetcherConfiguration
-        /// Those that have left the queue.
+        var settings: FetcherSettings
+        /// Transfers that have left the queue.
         var begin: [TransferHandle] = []
-        /// Those to let go of.
+        /// Transfers to release.
         var cancelled: [TransferHandle] = []
-        /// Those that have waited too long.
         var expired: [TransferHandle] = []
-        /// Those whose breaker has opened since they began to wait.
-        var rejected: [(handle: TransferHandle, why: CircuitBreaker.Rejection)] = []
-        /// Of those who want to know whether the thread comes round: to be called when the rest is done.
-        var signs: [@Sendable () -> Void] = []
-        /// When to look for those that have waited too long.
+        /// Transfers whose circuit breaker has opened while they waited.
+        var rejected: [(handle: TransferHandle, reason: CircuitBreaker.Rejection)] = []
+        /// Callbacks that show that the thread makes progress, called last.
+        var livenessCallbacks: [@Sendable () -> Void] = []
+        /// When the next waiting transfer expires.
         var nextDeadline: NIODeadline?
     }
 
     struct State {
         var phase = Phase.idle
-        /// What the thread has not yet taken.
         var work: Work
-        /// One for each kind; by ``TransferKind``.
+        /// One queue for each ``TransferKind``.
         var queues: [TransferQueue]
         var statistics = FetcherStatistics()
         var breakers = CircuitBreakers()
         var lastID: UInt64 = 0
-        /// Those that wait, by id.
         var waiting: [UInt64: TransferHandle] = [:]
-        /// Has the thread call ``TransferScheduler/takeWork(at:)``, soon.
         var wake: (@Sendable () -> Void)?
-        /// Whether the thread has been called, and has not come yet.
-        var isCalled = false
-        /// When the thread looks by itself for those whose time is up.
-        var nextLook = NIODeadline.distantFuture
+        /// Whether the thread was woken and has not fetched its work yet.
+        var isWoken = false
+        var nextExpiry = NIODeadline.distantFuture
     }
 
     enum Phase {
@@ -51,45 +48,53 @@ final class TransferScheduler: Sendable {
     }
 
     let state: NIOLockedValueBox<State>
-
-    /// For what a uid may bring about all the time.
     let uidLog: UIDLog
 
-    init(configuration: FetcherConfiguration, log: Logger) {
+    let environment: FetcherEnvironment
+
+    init(settings: FetcherSettings, environment: FetcherEnvironment, log: Logger) {
+        self.environment = environment
         uidLog = UIDLog(log)
-        let queues = TransferKind.allCases.map { TransferQueue(limits: configuration.queueLimits($0)) }
-        state = NIOLockedValueBox(State(work: Work(configuration: configuration), queues: queues))
+        let queues = TransferKind.allCases.map { TransferQueue(limits: settings.queueLimits($0)) }
+        state = NIOLockedValueBox(State(work: Work(settings: settings), queues: queues))
     }
 
-    // MARK: For those who want something
+    // MARK: For callers
 
     func start(
         _ job: TransferJob, at now: NIODeadline, onEnd: @escaping @Sendable (TransferOutcome) -> Void
-    ) throws(TransferFailure) -> TransferHandle {
+    ) throws(FetchFailure) -> TransferHandle {
         let (host, kind) = (job.host, job.kind)
-        let result: Result<TransferHandle, TransferFailure> = state.withLockedValue { state in
+        let result: Result<TransferHandle, FetchFailure> = state.withLockedValue { state in
             guard state.phase == .open else { return .failure(.shuttingDown) }
-            func refused(_ failure: TransferFailure) -> Result<TransferHandle, TransferFailure> {
+            func refused(_ failure: FetchFailure) -> Result<TransferHandle, FetchFailure> {
                 state.count(of: job) { $0.count(.failed(failure)) }
                 return .failure(failure)
             }
-            if let why = state.breakers.rejection(of: host, for: job.uid, at: now) {
-                return refused(.rejected(host, why))
+            if let rejection = state.breakers.rejection(of: host, for: job.uid, at: now) {
+                return refused(.rejected(host, rejection))
             }
             state.lastID += 1
             let entry = TransferQueue.Entry(
-                id: state.lastID, uid: job.uid, host: host, connections: job.mostOfOrigin, timeout: job.timeout,
+                id: state.lastID, uid: job.uid, host: host, connections: job.originLimit, timeout: job.timeout,
                 deadline: now + .milliseconds(job.timeout))
             do {
                 try state.queues[kind.rawValue].add(entry)
             } catch {
-                let waiting = state.queues[kind.rawValue].limits.waitingPerUID
-                return refused(.busy("\(waiting) \(kind.name) of this uid wait already: try again later"))
+                let limit = state.queues[kind.rawValue].limits.waitingPerUID
+                let reason =
+                    switch kind {
+                    case .download: "limits.queue-per-uid: \(limit) downloads of this account are queued"
+                    case .token:
+                        "limits.downloads-per-uid + limits.queue-per-uid: \(limit) token requests of this account are "
+                            + "queued or active"
+                    }
+                return refused(.busy("\(reason); retry later"))
             }
             let handle = TransferHandle(entry: entry, job: job, scheduler: self, onEnd: onEnd)
             state.waiting[entry.id] = handle
-            // One that has to wait is no reason to wake the thread, unless its time is up before the thread would look.
-            if state.admit() || entry.deadline < state.nextLook { state.call() }
+            // A transfer that has to wait does not wake the thread, unless it expires before the thread's timer fires.
+            if state.admit() || entry.deadline < state.nextExpiry { state.wakeThread() }
             return .success(handle)
         }
         return try result.get()
@@ -103,39 +108,39 @@ final class TransferScheduler: Sendable {
                 state.waiting[handle.entry.id] = nil
             } else {
                 state.work.cancelled.append(handle)
-                state.call()
+                state.wakeThread()
             }
         }
     }
 
-    /// Has the thread call `sign`, soon; at once where there is none.
-    func whenAlive(_ sign: @escaping @Sendable () -> Void) {
+    /// Makes the thread call `work`; calls it at once if the thread is not running.
+    func callOnLoop(_ work: @escaping @Sendable () -> Void) {
         let isRunning = state.withLockedValue { state in
             guard state.phase == .open else { return false }
-            state.work.signs.append(sign)
-            state.call()
+            state.work.livenessCallbacks.append(work)
+            state.wakeThread()
             return true
         }
-        if !isRunning { sign() }
+        if !isRunning { work() }
     }
 
-    func update(_ configuration: FetcherConfiguration) {
+    func update(_ settings: FetcherSettings) {
         state.withLockedValue { state in
-            state.work.configuration = configuration
+            state.work.settings = settings
             for kind in TransferKind.allCases {
-                state.queues[kind.rawValue].limits = configuration.queueLimits(kind)
+                state.queues[kind.rawValue].limits = settings.queueLimits(kind)
             }
             state.admit()
-            state.call()
+            state.wakeThread()
         }
     }
 
-    var configuration: FetcherConfiguration { state.withLockedValue { $0.work.configuration } }
+    var settings: FetcherSettings { state.withLockedValue { $0.work.settings } }
 
-    // MARK: For the thread
+    // MARK: For the fetcher's thread
 
-    /// From now on jobs are taken. Answers false when that was so before, or will not be again.
-    /// - Parameter wake: has the thread call ``takeWork(at:)``, soon.
+    /// Accepts transfers from now on. Returns false if it was opened before.
+    /// - Parameter wake: makes the thread call ``fetchWork(at:)``.
     func open(wake: @escaping @Sendable () -> Void) -> Bool {
         state.withLockedValue { state in
             guard state.phase == .idle else { return false }
@@ -145,35 +150,35 @@ final class TransferScheduler: Sendable {
         }
     }
 
-    /// Takes all that there is to do; nil when the thread is to end, and then ``close()`` gives out what is left.
-    func takeWork(at now: NIODeadline) -> Work? {
+    /// Removes and returns all work; nil if the thread must end. It then calls ``close()``.
+    func fetchWork(at now: NIODeadline) -> Work? {
         state.withLockedValue { state in
             guard state.phase != .stopping else { return nil }
-            state.isCalled = false
+            state.isWoken = false
             let expired = state.queues.indices.flatMap { state.queues[$0].expire(at: now) }
                 .compactMap { state.waiting.removeValue(forKey: $0.id) }
             for handle in expired { state.count(of: handle.job) { $0.count(.failed(.timedOut(""))) } }
-            defer { state.work = Work(configuration: state.work.configuration) }
+            defer { state.work = Work(settings: state.work.settings) }
             state.work.expired = expired
             state.work.nextDeadline = state.queues.compactMap(\.nextDeadline).min()
-            state.nextLook = state.work.nextDeadline ?? .distantFuture
+            state.nextExpiry = state.work.nextDeadline ?? .distantFuture
             return state.work
         }
     }
 
-    /// Gives back the room of a transfer that has begun. `outcome` is nil for one that was cancelled.
+    /// Lets another transfer begin instead of one that has ended. `outcome` is nil if it was cancelled.
     func finish(_ handle: TransferHandle, _ outcome: TransferOutcome?, _ counts: FetcherStatistics.Counts = .init()) {
         state.withLockedValue { state in
             state.count(of: handle.job) { $0 += counts }
-            // A cancel that came while the outcome was made has been counted by itself.
-            if let outcome, !handle.isCancelled { state.count(of: handle.job) { $0.count(outcome) } }
+            // A cancellation has been counted already.
+            if case .download(let outcome)? = outcome, !handle.isCancelled {
+                state.count(of: handle.job) { $0.count(outcome) }
+            }
             state.queues[handle.job.kind.rawValue].finish(handle.entry)
-            // Who waited for it may begin.
-            if state.admit() { state.call() }
+            if state.admit() { state.wakeThread() }
         }
     }
 
-    /// Has the thread end, soon.
     func stop() {
         state.withLockedValue { state in
             switch state.phase {
@@ -181,13 +186,13 @@ final class TransferScheduler: Sendable {
             case .open: state.phase = .stopping
             case .stopping, .closed: return
             }
-            state.call()
+            state.wakeThread()
         }
     }
 
-    /// Takes no jobs any more and wakes nobody any more; gives out those that the thread has never begun.
+    /// Rejects later transfers. Returns those that the thread has not begun.
     func close() -> [TransferHandle] {
-        let (rest, signs) = state.withLockedValue { state in
+        let (rest, callbacks) = state.withLockedValue { state in
             state.phase = .closed
             state.wake = nil
             let queued = Array(state.waiting.values) + state.work.begin
@@ -196,10 +201,10 @@ final class TransferScheduler: Sendable {
                 if !state.queues[kind].remove(handle.entry) { state.queues[kind].finish(handle.entry) }
             }
             state.waiting = [:]
-            defer { state.work = Work(configuration: state.work.configuration) }
-            return (queued + state.work.rejected.map(\.handle), state.work.signs)
+            defer { state.work = Work(settings: state.work.settings) }
+            return (queued + state.work.rejected.map(\.handle), state.work.livenessCallbacks)
         }
-        for sign in signs { sign() }
+        for callback in callbacks { callback() }
         return rest.sorted { $0.entry.id < $1.entry.id }
     }
 }
@@ -207,12 +212,12 @@ final class TransferScheduler: Sendable {
 extension TransferScheduler.State {
     var downloads: TransferQueue { queues[TransferKind.download.rawValue] }
 
-    /// The figures are those of downloads.
+    /// Counts downloads only.
     mutating func count(of job: TransferJob, _ count: (inout FetcherStatistics.Counts) -> Void) {
         if job.kind == .download { count(&statistics.origins[job.origin.name, default: .init()].counts) }
     }
 
-    /// Moves what may begin out of the queues. Returns whether anything may.
+    /// Moves transfers that may begin from the queues to the work. Returns whether there are any.
     @discardableResult
     fileprivate mutating func admit() -> Bool {
         for index in queues.indices {
@@ -223,10 +228,10 @@ extension TransferScheduler.State {
         return !work.begin.isEmpty
     }
 
-    /// Has the thread look at what there is to do; once for all that comes until it does.
-    mutating func call() {
-        guard !isCalled else { return }
-        isCalled = true
+    /// Wakes the thread, unless it was woken and has not fetched its work yet.
+    mutating func wakeThread() {
+        guard !isWoken else { return }
+        isWoken = true
         wake?()
     }
 }

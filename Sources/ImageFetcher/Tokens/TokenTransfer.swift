@@ -1,50 +1,46 @@
 import CCurl
 import COpenSSL
 import CacheCore
+import HelperProtocol
 import LinuxSupport
 import NIOCore
 import Origins
 
-/// One token request: a POST on a connection of its own, whose answer is read whole or not at all.
+/// A token request: one POST on a connection of its own, to which earlier requests have sent nothing.
 ///
-/// A connection that has carried credentials is not used again, and none that was used before carries them: so what
-/// another request left in it, or what it was allowed to reach, is of no concern. No redirect is followed: who the
-/// refresh token is for is said in the configuration and nowhere else.
-///
-/// Few at once are enough, and one origin may have only some of them: an endpoint that hangs holds up no other.
+/// Redirects are not followed, because only the configuration decides who receives the refresh token. The limit per
+/// origin ensures that an endpoint that hangs does not block the others.
 final class TokenTransfer: Transfer {
-    static let mostAtOnce = 32
-    static let mostAtOncePerOrigin = 8
-    /// Bytes of an answer, header and body.
-    static let longestAnswer = 64 << 10
+    static let maximumConcurrent = 32
+    static let maximumPerOrigin = 8
+    /// Maximum bytes of a response header, and of a body.
+    static let maximumResponseBytes = 64 << 10
 
     private let request: TokenRequest
-    /// The body so far, wiped at the end. It has all its room from the beginning, so that nothing is moved.
-    private var answer: [UInt8] = []
+    /// The body so far. Its capacity is reserved at once, so that no copy is left when it is wiped.
+    private var response: [UInt8] = []
     private var headerBytes = 0
     private var isTooLong = false
 
-    /// - Parameter url: the endpoint's.
     init(
         _ request: TokenRequest, to url: WebURL, _ handle: TransferHandle, _ context: TransferContext
-    ) throws(TransferFailure) {
+    ) throws(FetchFailure) {
         self.request = request
-        // However long it has waited. The endpoint may replace the refresh token as soon as it has the request: given
-        // up before the answer, the new one would be lost. Who waits for the token has a time limit of its own.
-        let milliseconds = max(context.configuration.leastTokenTime, request.origin.timeout)
-        answer.reserveCapacity(Self.longestAnswer)
+        // Time in the queue does not count: a timeout before the response could lose a refresh token that the endpoint
+        // has just issued. Downloads that wait for the token have their own timeout.
+        let milliseconds = max(context.environment.minimumTokenTimeout, request.origin.timeout)
+        response.reserveCapacity(Self.maximumResponseBytes)
         try super.init(handle, to: url, deadline: .now() + .milliseconds(milliseconds), context)
     }
 
-    deinit { answer.wipe() }
+    deinit { response.wipe() }
 
-    override var asked: String { "the token endpoint at \(url.host)" }
+    override var hostName: String { "the token endpoint at \(url.host)" }
 
-    /// A refresh token that is refused is not tried again and again, whichever of the uid's users has it: an endpoint
-    /// may come to refuse whoever asks from this machine.
+    /// Rejected credentials count as failures of the uid, because an endpoint may block a machine that keeps trying.
     override func isRefusal(_ status: Int) -> Bool { [400, 401, 403].contains(status) }
 
-    override func setOptions(of easy: EasyHandle) throws(TransferFailure) {
+    override func setOptions(of easy: EasyHandle) throws(FetchFailure) {
         try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1)
         try easy.setForm(TokenForm.body(of: request))
         try easy.setHeaders(
@@ -59,29 +55,32 @@ final class TokenTransfer: Transfer {
 
     override func receive(header line: UnsafeRawBufferPointer) -> Bool {
         headerBytes += line.count
-        isTooLong = isTooLong || headerBytes > Self.longestAnswer
+        isTooLong = isTooLong || headerBytes > Self.maximumResponseBytes
         return !isTooLong
     }
 
     override func receive(body bytes: UnsafeRawBufferPointer) -> Bool {
-        isTooLong = isTooLong || bytes.count > Self.longestAnswer - answer.count
-        if !isTooLong { answer.append(contentsOf: bytes) }
+        isTooLong = isTooLong || bytes.count > Self.maximumResponseBytes - response.count
+        if !isTooLong { response.append(contentsOf: bytes) }
         return !isTooLong
     }
 
     override func outcome(_ code: CURLcode) -> TransferOutcome? {
-        if isTooLong { return .failed(.origin("the answer of \(asked) exceeds \(Self.longestAnswer) bytes")) }
-        guard code == CURLE_OK else { return .failed(failure(code)) }
+        guard !isTooLong else {
+            return .token(.failure(.origin("the response of \(hostName) exceeds \(Self.maximumResponseBytes) bytes")))
+        }
+        guard code == CURLE_OK else { return .token(.failure(failure(code))) }
         return .token(
-            answer.withUnsafeBytes {
-                TokenAnswer.read($0, status: easy.status, host: url.host, longestToken: configuration.maximumTokenBytes)
+            response.withUnsafeBytes {
+                TokenResponse.read(
+                    $0, status: easy.status, host: url.host, longestToken: settings.maximumTokenBytes)
             })
     }
 }
 
-/// What is sent to a token endpoint, made in memory that is wiped: copies of a Swift string nobody could wipe.
+/// The body and credentials of a token request, in memory that is wiped. Copies of a Swift string could not be wiped.
 private enum TokenForm {
-    /// RFC 6749 section 6. A client without a secret names itself here (section 3.2.1), one with it in its credentials.
+    /// RFC 6749 section 6. A client without a secret sends its id here (section 3.2.1), else in the credentials.
     static func body(of request: TokenRequest) -> Secret {
         let endpoint = request.endpoint
         return Secret(capacity: 64 + 3 * (request.refreshToken.count + endpoint.clientID.utf8.count)) { bytes in
@@ -94,7 +93,7 @@ private enum TokenForm {
         }
     }
 
-    /// RFC 6749 section 2.3.1: id and secret, form-encoded, as name and password of RFC 7617. Nil without a secret.
+    /// RFC 6749 section 2.3.1: id and secret, form-encoded, as name and password (RFC 7617). Nil without a secret.
     static func basicCredentials(of endpoint: TokenEndpoint) -> Secret? {
         guard let secret = endpoint.clientSecret else { return nil }
         let plain = Secret(capacity: 1 + 3 * (secret.count + endpoint.clientID.utf8.count)) { bytes in
@@ -103,7 +102,7 @@ private enum TokenForm {
             secret.withBytes { bytes.appendEncoded($0) }
         }
         let length = (plain.count + 2) / 3 * 4
-        // One more for the NUL that OpenSSL puts at the end.
+        // One byte more, for the NUL that OpenSSL appends.
         return withWipedMemory(length + 1) { encoded in
             _ = plain.withBytes { plain in
                 EVP_EncodeBlock(
@@ -116,7 +115,7 @@ private enum TokenForm {
 }
 
 extension Secret {
-    /// Made in memory that is wiped. With all the room at once nothing is moved, and what is wiped is the only copy.
+    /// Fills a secret in memory that is wiped. `capacity` must suffice, so that no copy is made while it grows.
     convenience init(capacity: Int, _ fill: (inout [UInt8]) -> Void) {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(capacity)

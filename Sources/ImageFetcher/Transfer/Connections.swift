@@ -5,42 +5,39 @@ import HelperProtocol
 import NIOCore
 import Origins
 
-/// A pool of connections for each origin, so that one opened for an origin serves no other (F58): each trusts
-/// authorities of its own, may reach addresses of its own and sends tokens of its own.
+/// A connection pool for each origin: origins differ in trusted authorities, permitted addresses and tokens (F58).
 ///
-/// TLS sessions are kept with them, for as long: each request has a new handle, whose own would go with it, and every
-/// new connection would cost the origin a whole handshake.
+/// The pool also keeps TLS sessions: each request has a new handle, and every new connection would otherwise cost the
+/// origin a full handshake.
 ///
-/// libcurl keeps idle connections with a multi handle, whoever they were opened for, unless a transfer has a share
-/// object with a pool. There are as many as origins are configured: the pool of one that no longer is goes with its
-/// last transfer. Only the fetcher's thread touches them, so that no locks are needed.
+/// By default, libcurl keeps the idle connections of all transfers in the multi handle; a share object separates them.
+/// Used on the fetcher's thread only, without locks.
 final class ConnectionPools {
     private var pools: [String: UnsafeMutableRawPointer] = [:]
 
     var count: Int { pools.count }
 
-    /// Closes the connections of all origins but these, as far as no request has them.
     func prune(keeping origins: Set<String>) {
         for (name, pool) in pools where !origins.contains(name) {
-            // CURLSHE_IN_USE while a handle is attached: then the next time.
+            // CURLSHE_IN_USE while a handle is attached; the next call tries again.
             if curl_share_cleanup(pool) == CURLSHE_OK { pools[name] = nil }
         }
     }
 
-    /// Closes all connections. No handle may be attached any more, and the multi handle must be gone.
+    /// Closes all connections. All handles must be detached, and the multi handle released.
     func close() {
         for pool in pools.values { curl_share_cleanup(pool) }
         pools = [:]
     }
 
-    /// Has a request use the pool of an origin. Before it is handed to the multi handle.
-    func attach(_ easy: EasyHandle, to origin: Origin) throws(TransferFailure) {
+    /// Call it before adding the handle to the multi handle.
+    func attach(_ easy: EasyHandle, to origin: Origin) throws(FetchFailure) {
         if pools[origin.name] == nil {
             guard let pool = curl_share_init() else { throw .origin("libcurl: out of memory") }
             for kind in [CURL_LOCK_DATA_CONNECT, CURL_LOCK_DATA_SSL_SESSION] {
                 guard ccurl_share_set_long(pool, CURLSHOPT_SHARE, Int32(kind.rawValue)) == CURLSHE_OK else {
                     curl_share_cleanup(pool)
-                    throw .origin("libcurl: out of memory for a pool of connections")
+                    throw .origin("libcurl: out of memory for a connection pool")
                 }
             }
             pools[origin.name] = pool
@@ -49,15 +46,13 @@ final class ConnectionPools {
     }
 }
 
-/// The sockets that libcurl has open, so that a connection can be looked at before it is used again.
+/// The open sockets of libcurl, for checking a connection before it is reused.
 ///
-/// libcurl 7.88 takes an idle connection for good when something unread lies in it, and then takes what lies there for
-/// the answer to the next request. One answer longer than it said, and from then on everybody would be given the
-/// picture of who asked before. Which connection libcurl has chosen is known only by the addresses of its two ends.
-///
-/// Only the fetcher's thread touches it.
+/// libcurl 7.88 reuses a connection that has unread bytes and takes them for the response to the next request: after
+/// one response that is longer than announced, each request would get the image of the one before. libcurl identifies
+/// the connection it chose only by the addresses of its ends. Used on the fetcher's thread only.
 final class ConnectionTable {
-    /// The two ends of a connection; of which the own port would nearly do.
+    /// The addresses of the two ends of a connection.
     struct Ends: Hashable {
         let localAddress: String
         let localPort: Int32
@@ -67,9 +62,10 @@ final class ConnectionTable {
 
     private var sockets: [Ends: curl_socket_t] = [:]
     private var ends: [curl_socket_t: Ends] = [:]
+    /// The inodes of sockets that libldap also closes: see ``add(closedTwice:)``.
+    private var inodes: [curl_socket_t: ino_t] = [:]
 
-    /// Notes a connection that is about to be used for the first time, on one of the sockets that were opened for it.
-    /// False when it is on none of them: then it was used before.
+    /// Adds a connection before its first use. Returns false if it was used before, so is on none of the new sockets.
     func add(_ ends: Ends, among opened: [curl_socket_t]) -> Bool {
         guard let socket = opened.first(where: { Self.port(of: $0) == ends.localPort }) else { return false }
         sockets[ends] = socket
@@ -77,8 +73,7 @@ final class ConnectionTable {
         return true
     }
 
-    /// Whether a connection used before can be used again: nothing is left in it that nobody asked for, and it has not
-    /// ended. `easy` is the transfer that it was chosen for.
+    /// Whether a connection can be reused by `easy`, for which it was chosen: it is open and has no unread bytes.
     func isClean(_ ends: Ends, for easy: EasyHandle) -> Bool {
         switch ccurl_tls_state(easy.raw) {
         case CCURL_TLS_HTTP2: return true
@@ -91,13 +86,22 @@ final class ConnectionTable {
         return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)
     }
 
-    /// Closes a socket that libcurl has done with.
+    /// Adds a socket that libldap closes before libcurl closes it again (curl 7.88). Meanwhile another thread may have
+    /// got its number for another file.
+    func add(closedTwice socket: curl_socket_t) { inodes[socket] = Self.inode(of: socket) }
+
     func close(_ socket: curl_socket_t) -> Int32 {
         if let ends = ends.removeValue(forKey: socket) { sockets[ends] = nil }
+        if let inode = inodes.removeValue(forKey: socket), Self.inode(of: socket) != inode { return 0 }
         return Glibc.close(socket)
     }
 
-    /// It lies where it does in an IPv4 address, too.
+    private static func inode(of socket: curl_socket_t) -> ino_t? {
+        var status = stat()
+        return fstat(socket, &status) == 0 ? status.st_ino : nil
+    }
+
+    /// The local port; it is at the same offset in IPv4 and IPv6 addresses.
     private static func port(of socket: curl_socket_t) -> Int32? {
         var address = sockaddr_in6()
         var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
@@ -109,34 +113,32 @@ final class ConnectionTable {
     }
 }
 
-// Where a transfer may go, as libcurl asks it: for each socket that it opens, and for each request on a connection.
-
+/// Address checks, called by libcurl for each socket that it opens and for each request that it sends.
 extension Transfer {
-    /// The socket for a connection to `address`, or CURL_SOCKET_BAD for one that must not be reached.
+    /// Opens a socket for a connection to `address`. Returns CURL_SOCKET_BAD if the address is denied.
     func socket(for address: UnsafePointer<curl_sockaddr>) -> curl_socket_t {
         lookup.end()
         let family = address.pointee.family
         if origin.proxy.isEmpty {
-            // The address reaches beyond the struct that it begins in, whose last field is declared too short for IPv6:
-            // so it is read where it lies, never as a copy of that field.
+            // The field is declared too short for an IPv6 address, so the address is read in place and not from a copy.
             let field = UnsafeRawPointer(address) + (MemoryLayout<curl_sockaddr>.offset(of: \.addr) ?? 0)
             let ip = IPAddress(field.assumingMemoryBound(to: sockaddr.self), length: Int(address.pointee.addrlen))
             guard let ip, !isRefused(ip) else { return CURL_SOCKET_BAD }
         }
         let socket = Glibc.socket(
             family, address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue), address.pointee.protocol)
-        // A family that this machine does not have is the address's fault; a want of descriptors or memory is ours.
+        // An unsupported address family is the host's fault; a shortage of descriptors or memory is local.
         if socket < 0, errno != EAFNOSUPPORT { lacksSocket = true }
         if socket >= 0 { openedSockets.append(socket) }
+        if url.scheme.isDirectory { context.connections.add(closedTwice: socket) }
         return socket
     }
 
-    /// Whether a request may go out on the connection that libcurl chose. The address of a new one has been judged when
-    /// its socket was opened, but one that is used again may have been opened when more was allowed (F58).
+    /// Whether a request may be sent on the connection that libcurl chose. Its address may no longer be allowed (F58).
     func maySend(on ends: ConnectionTable.Ends) -> Bool {
         if origin.proxy.isEmpty {
             guard let remote = IPAddress(end: ends.remoteAddress) else {
-                refusal = "\(asked) is connected to what is no IP address"
+                refusal = "the connection to \(hostName) has no IP address"
                 openedSockets = []
                 return false
             }
@@ -145,11 +147,11 @@ extension Transfer {
                 return false
             }
         }
-        guard sent < Self.mostSent else { return false }
+        guard attempts < Self.maximumAttempts else { return false }
         let isNew = context.connections.add(ends, among: openedSockets)
-        // A request is sent once more on a new connection only: all that are open might end like this.
-        if isNew || sent == 0 && context.connections.isClean(ends, for: easy) {
-            sent += 1
+        // A request is repeated only on a new connection, because all idle ones may have been closed by the host.
+        if isNew || attempts == 0 && context.connections.isClean(ends, for: easy) {
+            attempts += 1
             if let probe = permit, probe.isProbeForAll {
                 permit = handle.scheduler.connected(host, for: handle.entry.uid, with: probe, at: .now())
             }
@@ -159,19 +161,18 @@ extension Transfer {
         return false
     }
 
-    /// - Parameter local: the own end's address, once there is a connection.
     func refusalReason(_ address: IPAddress, from local: IPAddress? = nil) -> String? {
-        mayBePrivate ? nil : configuration.addressGuard.refusal(ofRemote: address, local: local)
+        mayBePrivate ? nil : environment.addressGuard.refusal(ofRemote: address, local: local)
     }
 
     func deniedSentence(_ address: IPAddress, _ reason: String) -> String {
-        let what = "\(asked) is at \(address), \(reason)"
-        guard !isStrangers else { return "\(what): whom an address's domain names is never permitted that" }
+        let what = "\(hostName) is at \(address), \(reason)"
+        guard !isFederated else { return "\(what); hosts named by SRV records must have public addresses" }
         guard origin.allowPrivateAddresses else {
-            return "\(what): the origin's allow-private-addresses would have to permit it"
+            return "\(what); it needs allow-private-addresses = true in the origin"
         }
-        return "\(what): allow-private-addresses is for the origin's own scheme, host and port and its allow entries, "
-            + "and this is none of them"
+        return "\(what); allow-private-addresses applies only to the origin's own scheme, host and port and to its "
+            + "allow entries"
     }
 
     private func isRefused(_ address: IPAddress, from local: IPAddress? = nil) -> Bool {

@@ -3,10 +3,8 @@ import CacheCore
 import Origins
 
 extension WebURL {
-    /// A URL as libcurl, which is to connect, takes it apart.
-    /// - Parameter base: the URL that redirects there, which a relative reference is relative to; nil where the text
-    ///   must be absolute.
-    /// - Throws: as ``WebURL/init(_:)``.
+    /// Parses a URL with libcurl's parser, which is the one that connects. Throws like ``WebURL/init(_:)``.
+    /// - Parameter base: of a relative reference, for redirects; nil if the text must be absolute.
     init(asCurl text: String, relativeTo base: WebURL? = nil) throws(CacheFailure) {
         let longest = base == nil ? Self.longest : DownloadTarget.longestRedirect
         try Self.checkBytes(of: text, longest: longest)
@@ -21,18 +19,17 @@ extension WebURL {
     }
 }
 
-/// libcurl's parser, for as long as its answer is taken out.
 private final class CurlURL {
     private let handle: OpaquePointer
 
     init(_ text: String, base: String?) throws(CacheFailure) {
-        guard let handle = curl_url() else { throw .invalid("out of memory while taking a URL apart") }
+        guard let handle = curl_url() else { throw .invalid("out of memory while parsing a URL") }
         self.handle = handle
-        // CURLU_PATH_AS_IS: dot segments are resolved by us, after the percent-encoded ones have become visible.
+        // CURLU_PATH_AS_IS: ``WebURL`` resolves dot segments, after percent-encoded dots have been decoded.
         let flags = UInt32(CURLU_PATH_AS_IS) | UInt32(CURLU_NON_SUPPORT_SCHEME)
         if let base {
             guard curl_url_set(handle, CURLUPART_URL, base, flags) == CURLUE_OK else {
-                throw .invalid("the URL that another is relative to is none")
+                throw .invalid("invalid base URL")
             }
         }
         let code = curl_url_set(handle, CURLUPART_URL, text, flags)
@@ -44,7 +41,6 @@ private final class CurlURL {
 
     deinit { curl_url_cleanup(handle) }
 
-    /// nil for a part that is not there.
     func get(_ part: CURLUPart) -> String? {
         var text: UnsafeMutablePointer<CChar>?
         guard curl_url_get(handle, part, &text, 0) == CURLUE_OK, let text else { return nil }

@@ -1,11 +1,11 @@
-// For socket(2) and its kinds, which curl.h includes: see IPAddress+Socket.swift.
+// Declares socket(2) and its constants, through curl.h: see IPAddress+Socket.swift.
 import CCurl
 import Glibc
 
-/// Whether what failed may have failed for want of a descriptor. Resolvers do not tell: a name server that they have no
-/// socket for is to them one that did not answer.
+/// Detects a shortage of descriptors after a failed lookup. Resolvers do not report it: without a socket, they report
+/// that the name server did not respond.
 enum DescriptorShortage {
-    /// Asks for a socket of the kind that a resolver takes. Any other may be refused to a process that is confined.
+    /// Tries to open a socket of the kind that a resolver uses; a confined process may be refused others.
     static var isNow: Bool {
         let probe = socket(AF_INET, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         guard probe >= 0 else { return isShortage(errno) }
@@ -13,6 +13,6 @@ enum DescriptorShortage {
         return false
     }
 
-    /// Whether socket(2) fails with that for want of something, and not because it must not be.
+    /// Whether an error of socket(2) means a shortage, and not a missing permission.
     static func isShortage(_ code: CInt) -> Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(code) }
 }

@@ -5,59 +5,50 @@ import LinuxSupport
 import NIOCore
 import Origins
 
-/// One download: request after request as redirects lead on, each of them judged like the first, and with the rules
-/// about scheme, `allow` and token asked anew.
+/// A download with HTTP. It follows redirects, and applies the rules for scheme, `allow` and token to each hop.
 final class DownloadTransfer: Transfer {
-    static let mostRedirects = 3
+    static let maximumRedirects = 3
 
     private let download: Download
     private let rules: OriginRules
-    /// Where the first request goes.
     private let start: WebURL
-    /// Requests made after the first.
     private(set) var redirects = 0
-    /// Whom the domain of the address names, if any is to say. Behind a redirect nobody else is tried.
+    /// The hosts that the domain of the address names. After a redirect, no other host is tried.
     private var federation: FederatedHosts
-    /// What each redirect said that matters to a cache.
     private(set) var redirectHeaders: [ResponseHeaders] = []
     private var response: ResponseReader
-    /// The token, if this hop is shown it.
     private var token: Secret?
 
-    init(_ download: Download, _ handle: TransferHandle, _ context: TransferContext) throws(TransferFailure) {
+    init(_ download: Download, _ handle: TransferHandle, _ context: TransferContext) throws(FetchFailure) {
         let url: WebURL
         do {
             rules = try context.rulesCache.rules(of: download.origin)
-            let known = rules.takenApart(download.target.url)
+            let known = rules.parse(download.target.url)
             url = if let known { known } else { try WebURL(asCurl: download.target.url) }
             if download.target.isNamedByClient { try rules.allow.check(url) }
-        } catch CacheFailure.denied(let reason) {
-            throw .denied(reason)
         } catch {
-            throw .origin("the URL to fetch is none: \(error)")
+            throw FetchFailure(url: error, "the URL cannot be requested")
         }
         self.download = download
         federation = FederatedHosts(domain: download.target.federatedDomain)
         start = url
         response = ResponseReader(
-            host: url.host, framing: download.framing, limits: .init(image: context.configuration.maximumImageBytes))
+            host: url.host, framing: download.framing, limits: .init(image: context.settings.maximumImageBytes))
         try super.init(handle, to: url, deadline: handle.entry.deadline, context)
     }
 
-    // MARK: One hop
-
-    override func prepare(at now: NIODeadline) throws(TransferFailure) {
+    override func prepare(at now: NIODeadline) throws(FetchFailure) {
         response = ResponseReader(
             host: url.host, isConditional: conditionForThisHop != nil, framing: download.framing,
-            limits: .init(image: configuration.maximumImageBytes))
+            limits: .init(image: settings.maximumImageBytes))
         token = try tokenForThisHop()
         try super.prepare(at: now)
     }
 
-    override func setOptions(of easy: EasyHandle) throws(TransferFailure) {
+    override func setOptions(of easy: EasyHandle) throws(FetchFailure) {
         try easy.set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS)
-        // Whether others may share the first connection to a host is worth a wait for a TLS handshake. Without TLS they
-        // would wait for an answer, and one that never comes would hold up all of them.
+        // With TLS, other transfers wait for the handshake to learn whether they can share the connection. Without TLS
+        // they would wait for a response, and a host that never responds would block all of them.
         try easy.set(CURLOPT_PIPEWAIT, url.scheme == .https ? 1 : 0)
         try easy.setHeaders(
             [
@@ -66,38 +57,32 @@ final class DownloadTransfer: Transfer {
             ]
                 + (conditionForThisHop?.lines ?? []),
             token: token)
-        // What drips is given up though its time is not; libcurl counts in windows of seconds.
+        // Aborts slow responses before the timeout. libcurl measures in windows of seconds.
         try easy.set(CURLOPT_LOW_SPEED_LIMIT, origin.lowestSpeed)
-        try easy.set(CURLOPT_LOW_SPEED_TIME, origin.lowestSpeed > 0 ? configuration.slowSeconds : 0)
+        try easy.set(CURLOPT_LOW_SPEED_TIME, origin.lowestSpeed > 0 ? environment.slowSeconds : 0)
         try easy.check(
             CURLOPT_DEBUGFUNCTION,
             ccurl_easy_set_debug_function(easy.raw) { _, kind, _, count, context in
-                if kind == CURLINFO_DATA_IN { Transfer.of(context: context)?.receive(asItCame: count) }
+                if kind == CURLINFO_DATA_IN { Transfer.of(context: context)?.receive(rawBody: count) }
                 return 0
             })
         try easy.set(CURLOPT_DEBUGDATA, pointer: Unmanaged<Transfer>.passUnretained(self).toOpaque())
         try easy.set(CURLOPT_VERBOSE, 1)
     }
 
-    /// An origin's configuration names its templates' schemes, hosts and ports, and what is under an `allow` entry.
-    /// Where a redirect leads otherwise is the origin's word and not the operator's.
-    override var isAllowedPrivately: Bool { !federation.areStrangers && rules.mayBePrivate(url, from: start) }
+    /// Only authorities of templates, and `allow` entries: the origin chooses other targets of redirects.
+    override var isAllowedPrivately: Bool { !federation.isFederated && rules.mayBePrivate(url, from: start) }
 
-    override var isStrangers: Bool { federation.areStrangers }
-    override var domainToAsk: String? { federation.domainToAsk }
+    override var isFederated: Bool { federation.isFederated }
+    override var domainToQuery: String? { federation.domainToQuery }
 
-    override func take(_ answer: ServiceAnswer) -> TransferFailure? {
-        do throws(TransferFailure) {
-            url = try federation.take(answer, for: start, draw: configuration.draw)
-            return nil
-        } catch {
-            return error
-        }
+    override func accept(_ response: ServiceResponse) throws(FetchFailure) {
+        url = try federation.accept(response, for: start, draw: environment.draw)
     }
 
-    override func goOn() -> Bool {
-        // libcurl counts milliseconds. With none left the next would be blamed for the time that others took.
-        guard deadline - NIODeadline.now() >= .milliseconds(1), let next = federation.next() else { return false }
+    override func tryNextHost() -> Bool {
+        // With less than libcurl's unit of 1 ms left, the next host would be blamed for the time that others took.
+        guard deadline - NIODeadline.now() >= .milliseconds(1), let next = federation.popNext() else { return false }
         url = next
         return true
     }
@@ -106,7 +91,7 @@ final class DownloadTransfer: Transfer {
     override func field(_ name: String) -> String? { response.field(name) }
     override func receive(header line: UnsafeRawBufferPointer) -> Bool { response.header(line) }
     override func receive(body bytes: UnsafeRawBufferPointer) -> Bool { response.body(bytes) }
-    override func receive(asItCame count: Int) { response.bodyAsItCame(count) }
+    override func receive(rawBody count: Int) { response.rawBody(count) }
 
     override func conclude(_ code: CURLcode) -> TransferOutcome? {
         counts[.bytes] += response.bodyBytes
@@ -116,13 +101,14 @@ final class DownloadTransfer: Transfer {
     override func outcome(_ code: CURLcode) -> TransferOutcome? {
         if let status = response.finalStatus { counts[.init(status: status)] += 1 }
         guard let verdict = response.verdict(isWhole: code == CURLE_OK) else {
-            // No request went out, for reasons of the host's.
-            if easy.hasSentNothing, !lookup.isRefused, !lacksSocket, goOn() { return nil }
-            return .failed(failure(code))
+            // No request was sent, and the host is the reason.
+            if easy.hasSentNothing, !lookup.isRefused, !lacksSocket, tryNextHost() { return nil }
+            return .download(.failed(failure(code)))
         }
         switch verdict {
         case .image(let framed, let headers):
-            return .download(image(framed, completed(headers)))
+            let other = url.string == download.target.url ? nil : url.string
+            return .download(image(framed, completed(headers), redirectedTo: other))
         case .missing(let headers):
             return .download(.missing(completed(headers)))
         case .notModified(let headers):
@@ -134,19 +120,18 @@ final class DownloadTransfer: Transfer {
                 return nil
             } catch {
                 let headers = ResponseHeaders(redirects: redirectHeaders)
-                return .download(.unusable(CacheFailure(error), headers))
+                return .download(.unusable(error, headers))
             }
         case .unusable(let failure, let headers):
             return .download(.unusable(failure, completed(headers)))
-        case .failed(.unauthorized) where download.token != nil && token == nil:
-            // Another token would not be shown here either.
-            return .failed(.origin("HTTP status 401 from \(url.host), which the user's token is not for"))
+        case .failed(let failure) where failure.kind == .unauthorized && download.token != nil && token == nil:
+            // Another token would not be sent here either.
+            return .download(.failed(.origin("HTTP status 401 from \(url.host), to which no token was sent")))
         case .failed(let failure):
             return .download(.failed(failure))
         }
     }
 
-    /// What the answer alone does not tell.
     private func completed(_ headers: ResponseHeaders) -> ResponseHeaders {
         var headers = headers
         headers.delay = easy.secondsTaken
@@ -154,59 +139,52 @@ final class DownloadTransfer: Transfer {
         return headers
     }
 
-    private func image(_ bytes: ImageBytes, _ headers: ResponseHeaders) -> DownloadOutcome {
-        do {
-            let shape = try ImageSniffer.sniff(bytes.image, maximumDimension: configuration.maximumDimension)
-            let other = url.string == download.target.url ? nil : url.string
-            return .image(DownloadedImage(bytes: bytes, shape: shape, headers: headers, redirectedTo: other))
-        } catch {
-            return .unusable(.badImage("from \(url.host): \(error.reason)"), headers)
-        }
-    }
-
-    // MARK: Redirects
-
-    private func follow(_ location: String) throws(TransferFailure) {
-        guard redirects < Self.mostRedirects else {
-            throw .origin("\(url.host) redirects once more after \(Self.mostRedirects) redirects")
+    private func follow(_ location: String) throws(FetchFailure) {
+        guard redirects < Self.maximumRedirects else {
+            throw .origin("\(url.host) redirects again after \(Self.maximumRedirects) redirects")
         }
         let next: WebURL
         do throws(CacheFailure) {
             next = try WebURL(asCurl: location, relativeTo: url)
             guard next.scheme == .https || url.scheme == .http else { throw .denied("it leads from https to http") }
             if download.target.isNamedByClient { try rules.allow.check(next) }
-            guard !federation.areStrangers || next.hasOpenPort else {
-                throw .denied("it leads to port \(next.port), which is another service's")
+            guard !federation.isFederated || next.hasOpenPort else {
+                throw .denied("port \(next.port) is not permitted; use 443, or 1024 and above")
             }
         } catch {
-            let sentence = "a redirect from \(url.host) is refused: \(error)"
-            if case .denied = error { throw .denied(sentence) } else { throw .origin(sentence) }
+            throw FetchFailure(url: error, "a redirect from \(url.host) is refused")
         }
         redirects += 1
-        federation.settle()
+        federation.discardRest()
         url = next
     }
 
-    // MARK: What is sent
-
-    /// What is held, if it is this hop's URL that gave it: validators mean nothing to another (RFC 9110 section 8.8).
+    /// The condition, if its validators are from this hop's URL; others would not apply (RFC 9110 section 8.8).
     private var conditionForThisHop: DownloadCondition? {
         download.condition.flatMap { $0.url == url.string ? $0 : nil }
     }
 
-    /// The token, if this hop goes to the scheme, host and port of a link that it is for: nobody else sees it (F39).
-    private func tokenForThisHop() throws(TransferFailure) -> Secret? {
-        guard !federation.areStrangers, let token = download.token, rules.showsToken(to: url) else { return nil }
-        // A line end within it would begin a header field of somebody else's making.
+    /// The token, if the hop goes to the scheme, host and port of an upstream that may receive it (F39).
+    private func tokenForThisHop() throws(FetchFailure) -> Secret? {
+        guard !federation.isFederated, let token = download.token, rules.showsToken(to: url) else { return nil }
+        // A line break in the token would inject a header field.
         guard token.withBytes({ TokenText.isBearer($0) }) else {
-            throw .refused("the token holds bytes that a bearer token cannot have, and was not sent to \(url.host)")
+            throw .unauthorized("the token was not sent to \(url.host): it is not a valid bearer token (RFC 6750)")
         }
         return token
     }
 }
 
+extension FetchFailure {
+    /// A URL that is invalid, or that must not be requested.
+    fileprivate init(url error: any Error, _ context: String) {
+        let kind: Kind = if case CacheFailure.denied = error { .denied } else { .origin }
+        self.init(kind, "\(context): \(error)")
+    }
+}
+
 extension DownloadCondition {
-    /// The lines of a request's header that say it (RFC 9110 section 13.1).
+    /// The header lines of the conditional request (RFC 9110 section 13.1).
     var lines: [String] {
         [etag.map { "If-None-Match: \($0)" }, lastModified.map { "If-Modified-Since: \($0)" }].compactMap { $0 }
     }

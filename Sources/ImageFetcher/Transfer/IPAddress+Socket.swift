@@ -1,10 +1,10 @@
-// For `sockaddr`, which curl.h includes: compiled as a whole, the module has it from there and not from Glibc.
+// Declares `sockaddr`, through curl.h: with whole-module compilation, it comes from there and not from Glibc.
 import CCurl
 import Glibc
 import Origins
 
 extension IPAddress {
-    /// From a socket address; nil for one that is neither IPv4 nor IPv6, or is cut short.
+    /// Nil unless the address is IPv4 or IPv6 and complete.
     init?(_ address: UnsafePointer<sockaddr>, length: Int) {
         let bytes = UnsafeRawPointer(address)
         switch Int32(address.pointee.sa_family) {

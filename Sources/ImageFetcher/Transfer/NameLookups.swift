@@ -3,36 +3,32 @@ import CacheCore
 import DequeModule
 import NIOCore
 
-/// The names that are being looked up: how many, for whom, and for which origin.
+/// Limits the number of name lookups in flight: in total, per uid and per origin.
 ///
-/// libcurl looks each name up on a thread of its own. A request that is given up meanwhile does not wait for its thread
-/// (CURLOPT_QUICK_EXIT), which goes on until the resolver does, and nobody is told of its end. A name server that never
-/// answers would so make ever more threads. So a look-up that was given up counts on for as long as a resolver takes at
-/// most, and there are no more at once than there may be requests: of an origin, of a uid, and in all.
-///
-/// Only the fetcher's thread touches it.
+/// libcurl resolves each name on a thread of its own. A cancelled request does not wait for that thread
+/// (CURLOPT_QUICK_EXIT), whose end libcurl does not report. A name server that never responds would cause ever more
+/// threads, so an abandoned lookup counts for as long as a resolver takes at most. Used on the fetcher's thread only.
 final class NameLookups {
     struct Limits {
         var all: Int
         var perUID: Int
     }
 
-    /// Whom a look-up counts for.
-    struct Asker {
+    struct Client {
         let uid: UInt32
         let origin: String
-        /// Look-ups at once for the origin.
-        let most: Int
+        /// Maximum number of concurrent lookups for the origin.
+        let maximum: Int
     }
 
-    /// How long a resolver takes at most by default: it asks three name servers twice, 5 s each (resolv.conf(5)).
+    /// The longest time of a resolver with its defaults: two attempts at three name servers, 5 s each (resolv.conf(5)).
     static let longest = TimeAmount.seconds(30)
 
     var limits: Limits
     private var all = UIDCounts()
     private var perOrigin: [String: UIDCounts] = [:]
-    /// Those whose requests were given up, the first to be over first.
-    fileprivate var givenUp: Deque<(asker: Asker, until: NIODeadline)> = []
+    /// The lookups of cancelled requests, in the order in which they expire.
+    fileprivate var abandoned: Deque<(client: Client, until: NIODeadline)> = []
     fileprivate let now: () -> NIODeadline
 
     init(limits: Limits, now: @escaping () -> NIODeadline = { .now() }) {
@@ -40,72 +36,69 @@ final class NameLookups {
         self.now = now
     }
 
-    /// Those given up included.
+    /// Includes abandoned lookups.
     var count: Int { all.total }
 
-    /// False where there is no room for another.
-    fileprivate func begin(_ asker: Asker) -> Bool {
+    fileprivate func begin(_ client: Client) -> Bool {
         let now = now()
-        while let first = givenUp.first, first.until <= now {
-            givenUp.removeFirst()
-            end(first.asker)
+        while let first = abandoned.first, first.until <= now {
+            abandoned.removeFirst()
+            end(first.client)
         }
-        guard all.hasRoom(for: asker.uid, of: limits.all), all.count(of: asker.uid) < limits.perUID,
-            perOrigin[asker.origin, default: .init()].hasRoom(for: asker.uid, of: asker.most)
+        guard all.hasRoom(for: client.uid, of: limits.all), all.count(of: client.uid) < limits.perUID,
+            perOrigin[client.origin, default: .init()].hasRoom(for: client.uid, of: client.maximum)
         else { return false }
-        all.add(asker.uid)
-        perOrigin[asker.origin, default: .init()].add(asker.uid)
+        all.add(client.uid)
+        perOrigin[client.origin, default: .init()].add(client.uid)
         return true
     }
 
-    fileprivate func end(_ asker: Asker) {
-        all.remove(asker.uid)
-        perOrigin[asker.origin]?.remove(asker.uid)
-        if perOrigin[asker.origin]?.total == 0 { perOrigin[asker.origin] = nil }
+    fileprivate func end(_ client: Client) {
+        all.remove(client.uid)
+        perOrigin[client.origin]?.remove(client.uid)
+        if perOrigin[client.origin]?.total == 0 { perOrigin[client.origin] = nil }
     }
 }
 
 extension TransferJob {
-    /// Whom its look-ups count for.
-    var asker: NameLookups.Asker {
-        NameLookups.Asker(
-            uid: uid, origin: origin.name, most: origin.connections + TokenTransfer.mostAtOncePerOrigin)
+    var lookupClient: NameLookups.Client {
+        NameLookups.Client(
+            uid: uid, origin: origin.name, maximum: origin.connections + TokenTransfer.maximumPerOrigin)
     }
 }
 
-/// The look-up of one request, if it comes to one. When the request goes while it is under way, it is given up.
+/// The name lookup of one request, if it needs one. It is abandoned if the request is released first.
 final class NameLookup {
     private let all: NameLookups
-    private let asker: NameLookups.Asker
-    private var isUnderWay = false
-    /// Whether there was no room for it.
+    private let client: NameLookups.Client
+    private var isInFlight = false
+    /// Whether a limit prevented it.
     private(set) var isRefused = false
 
-    init(of asker: NameLookups.Asker, among all: NameLookups) {
-        self.asker = asker
+    init(of client: NameLookups.Client, among all: NameLookups) {
+        self.client = client
         self.all = all
     }
 
     deinit {
-        if isUnderWay { all.givenUp.append((asker, all.now() + NameLookups.longest)) }
+        if isInFlight { all.abandoned.append((client, all.now() + NameLookups.longest)) }
     }
 
-    /// libcurl is about to look a name up. False where it must not.
     func begin() -> Bool {
-        guard !isUnderWay else { return true }
-        isUnderWay = all.begin(asker)
-        isRefused = !isUnderWay
-        return isUnderWay
+        guard !isInFlight else { return true }
+        isInFlight = all.begin(client)
+        isRefused = !isInFlight
+        return isInFlight
     }
 
-    /// The resolver has answered.
+    /// Ends the lookup: the resolver has returned.
     func end() {
-        if isUnderWay { all.end(asker) }
-        isUnderWay = false
+        if isInFlight { all.end(client) }
+        isInFlight = false
     }
 
-    /// Has libcurl ask for leave before it looks a name up. This must outlive the handle's request.
-    func attach(to easy: EasyHandle) throws(TransferFailure) {
+    /// Makes libcurl call ``begin()`` before it resolves a name. The lookup must outlive the handle's request.
+    func attach(to easy: EasyHandle) throws(FetchFailure) {
         try easy.check(
             CURLOPT_RESOLVER_START_FUNCTION,
             ccurl_easy_set_resolver_start_function(easy.raw) { _, _, context in
@@ -115,5 +108,5 @@ final class NameLookup {
         try easy.set(CURLOPT_RESOLVER_START_DATA, pointer: Unmanaged.passUnretained(self).toOpaque())
     }
 
-    static let refusal = "too many names are being looked up already: try again later"
+    static let refusal = "too many name lookups are in flight; try again later"
 }

@@ -5,189 +5,183 @@ import HelperProtocol
 import NIOCore
 import Origins
 
-/// What all transfers of one thread use.
+/// The objects that all transfers of the fetcher's thread share.
 struct TransferContext {
     let connections: ConnectionTable
     let lookups: NameLookups
     let rulesCache: OriginRulesCache
-    var configuration: FetcherConfiguration
+    let environment: FetcherEnvironment
+    var settings: FetcherSettings
 }
 
-/// One transfer under way: a request, and another wherever the first is not the last. What is asked, and what the
-/// answer comes to, is for ``DownloadTransfer`` and ``TokenTransfer`` to say.
+/// A transfer in progress: one request, or several if the response is a redirect. Its subclasses ``DownloadTransfer``,
+/// ``DirectoryTransfer`` and ``TokenTransfer`` define the request and the meaning of the response.
 ///
-/// Redirects are followed by these and not by libcurl (CURLOPT_FOLLOWLOCATION): so every hop is a request of its own,
-/// set up by the same lines, with all rules asked anew, and nothing is carried over by default.
-///
-/// Only the fetcher's thread touches it; libcurl calls it back on that thread.
+/// Redirects are followed here and not by libcurl (CURLOPT_FOLLOWLOCATION): each hop is a request of its own, set up by
+/// the same code, with all rules applied again. Used on the fetcher's thread only, on which libcurl also calls it back.
 class Transfer {
-    /// How often one hop's request goes out: once more where a used connection ended before a line of an answer.
-    static let mostSent = 2
-    /// Whether this libcurl knows a file of the system's authorities, and not only a directory of them.
+    /// Maximum number of times a hop's request is sent: a second time if a reused connection was closed without a
+    /// response.
+    static let maximumAttempts = 2
+    /// Whether libcurl has a file with the system's certificate authorities, and not only a directory.
     private static let hasBundle = ccurl_bundle() != nil
 
     let handle: TransferHandle
     let context: TransferContext
-    /// When it is given up.
     let deadline: NIODeadline
-    /// Of the current hop: each has its own.
-    private(set) var easy: EasyHandle
-    /// Of the current hop.
-    var url: WebURL
-    /// Of all hops that have ended.
+    /// The counts of all hops that have ended.
     var counts = FetcherStatistics.Counts()
-    /// What the current hop is sent with; nil until its host may be asked, and after what came of it has been told.
+
+    // The following belong to the current hop.
+
+    private(set) var easy: EasyHandle
+    var url: WebURL
+    /// The permit of the circuit breakers; nil before it is acquired and after the finding was recorded.
     var permit: CircuitBreakers.Permit?
-    /// Of this hop: why an address was refused, and the sockets opened to others.
+    /// Why an address was refused.
     var refusal: String?
+    /// The sockets that were opened to permitted addresses.
     var openedSockets: [curl_socket_t] = []
-    /// Whether the connection that libcurl would have used again was not fit for it, and this hop is to have its own.
+    /// Whether the connection that libcurl chose could not be reused, so that the request needs a new one.
     var needsFreshConnection = false
-    /// Of this hop: the requests that went out. See ``mostSent``.
-    var sent = 0
-    /// Of the current hop.
+    /// How often the request of this hop was sent.
+    var attempts = 0
     private(set) var lookup: NameLookup
-    /// While a domain is being asked for it.
-    var wait: ServiceLookups.Wait?
-    /// Whether a socket was not to be had for this hop.
+    var serviceLookup: ServiceLookups.Wait?
+    /// Whether opening or watching a socket failed for lack of descriptors or memory.
     var lacksSocket = false
-    /// Milliseconds that this hop was given.
-    private(set) var given: Int64 = 0
-    /// Whether this hop may go to a private address.
+    /// Milliseconds until the hop times out, when it began.
+    private(set) var hopTimeout: Int64 = 0
+    /// Whether the hop may connect to a private address.
     private(set) var mayBePrivate = false
 
-    /// With the current hop.
     var allCounts: FetcherStatistics.Counts {
         var counts = counts
-        counts[.requests] += sent
+        counts[.requests] += attempts
         return counts
     }
 
     var origin: Origin { handle.job.origin }
-    var configuration: FetcherConfiguration { context.configuration }
+    var settings: FetcherSettings { context.settings }
+    var environment: FetcherEnvironment { context.environment }
 
     init(
         _ handle: TransferHandle, to url: WebURL, deadline: NIODeadline, _ context: TransferContext
-    ) throws(TransferFailure) {
+    ) throws(FetchFailure) {
         (self.handle, self.url, self.deadline, self.context) = (handle, url, deadline, context)
         lookup = Self.lookup(of: handle, context)
         easy = try EasyHandle()
     }
 
     private static func lookup(of handle: TransferHandle, _ context: TransferContext) -> NameLookup {
-        NameLookup(of: handle.job.asker, among: context.lookups)
+        NameLookup(of: handle.job.lookupClient, among: context.lookups)
     }
 
-    /// Whose handle that is; nil for one of libcurl's own.
+    /// The transfer of an easy handle; nil for a handle of libcurl's own.
     static func of(_ easy: UnsafeMutableRawPointer?) -> Transfer? {
         var context: UnsafeMutableRawPointer?
         guard let easy, ccurl_easy_get_pointer(easy, CURLINFO_PRIVATE, &context) == CURLE_OK else { return nil }
         return of(context: context)
     }
 
-    /// Whether libcurl may forget it, as it does at times what comes over HTTP/2. A token request speaks HTTP/1.1.
-    var needsNudges: Bool { url.scheme == .https && handle.job.kind == .download }
+    /// Whether the transfer may stall in libcurl because it uses HTTP/2 or LDAP. Token requests use HTTP/1.1.
+    var needsPolling: Bool { url.scheme != .http && handle.job.kind == .download }
 
-    /// What libcurl calls back is given the transfer, which the loop keeps for as long as libcurl has the handle.
+    /// The transfer that is the context of libcurl's callbacks. The loop retains it while libcurl has the handle.
     static func of(context: UnsafeMutableRawPointer?) -> Transfer? {
         context.map { Unmanaged<Transfer>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    // MARK: What is special to a kind of transfer
+    // MARK: Overridden by subclasses
 
-    /// Whom it asks, in sentences.
-    var asked: String { url.host }
-    /// Whether the current URL is one that the operator lets be at a private address.
+    var hostName: String { url.host }
+    /// Whether the operator allows the current URL to be at a private address.
     var isAllowedPrivately: Bool { origin.allowPrivateAddresses }
-    /// Whether a stranger has chosen the host of the current URL.
-    var isStrangers: Bool { false }
-    /// The status of the answer, as soon as it is known.
+    /// Whether a domain's SRV records, and not the operator, chose the host of the current URL.
+    var isFederated: Bool { false }
     var seenStatus: Int? { easy.status == 0 ? nil : easy.status }
-    /// The value of a field of the answer, by its name in lower case.
     func field(_ name: String) -> String? { easy.field(name) }
-    /// Whether a status says that the uid is not to ask again, though the host works.
+    /// Whether the status means that the host works, but the uid must not repeat the request soon.
     func isRefusal(_ status: Int) -> Bool { false }
-    /// The domain to be asked who is asked; nil where that is known.
-    var domainToAsk: String? { nil }
-    /// Takes what that domain has said; a failure where nobody is to be asked.
-    func take(_ answer: ServiceAnswer) -> TransferFailure? { nil }
-    /// Goes on to another host where the current one cannot be reached. False where there is none.
-    func goOn() -> Bool { false }
-    /// Sets what ``Transfer`` does not.
-    func setOptions(of easy: EasyHandle) throws(TransferFailure) {}
+    /// The domain whose SRV records must be queried before the request; nil if the host is known.
+    var domainToQuery: String? { nil }
+    /// Accepts the response of that domain. Throws if there is no host to request the image from.
+    func accept(_ response: ServiceResponse) throws(FetchFailure) {}
+    /// Switches to another host after the current one could not be reached. Returns false if there is none.
+    func tryNextHost() -> Bool { false }
+    func setOptions(of easy: EasyHandle) throws(FetchFailure) {}
     func receive(header line: UnsafeRawBufferPointer) -> Bool { true }
     func receive(body bytes: UnsafeRawBufferPointer) -> Bool { true }
-    func receive(asItCame count: Int) {}
-    /// What the hop that libcurl ended with `code` comes to; nil when another is to follow.
-    func outcome(_ code: CURLcode) -> TransferOutcome? { .failed(failure(code)) }
+    func receive(rawBody count: Int) {}
+    /// The outcome of the hop that libcurl ended with `code`; nil if another hop follows.
+    func outcome(_ code: CURLcode) -> TransferOutcome? { handle.job.failed(failure(code)) }
 
     // MARK: One hop
 
-    /// When the answer of ``domainToAsk`` is waited for no more: it is part of connecting.
+    /// The deadline of the SRV lookup for ``domainToQuery``. The lookup counts as part of connecting.
     func beginLookup(at now: NIODeadline) -> NIODeadline {
         let end = min(deadline, now + .milliseconds(origin.connectTimeout))
-        given = max(0, (end - now).nanoseconds / 1_000_000)
+        hopTimeout = max(0, (end - now).nanoseconds / 1_000_000)
         return end
     }
 
-    /// Sets up the request for the current hop.
-    func prepare(at now: NIODeadline) throws(TransferFailure) {
+    func prepare(at now: NIODeadline) throws(FetchFailure) {
         let left = deadline - now
-        guard left > .zero else { throw .timedOut("\(asked) did not answer within \(handle.entry.timeout) ms") }
+        guard left > .zero else { throw .timedOut("\(hostName) did not respond within \(handle.entry.timeout) ms") }
         refusal = nil
         openedSockets = []
         lacksSocket = false
-        given = left.nanoseconds / 1_000_000
+        hopTimeout = left.nanoseconds / 1_000_000
         mayBePrivate = isAllowedPrivately
-        // A proxy is asked by name, so that no socket is ever opened to what the URL names; what it names as a number
-        // can still be judged.
+        // A proxy resolves names itself, so no socket is opened to the host. A literal address can still be checked.
         if !origin.proxy.isEmpty, let address = url.address, let reason = refusalReason(address) {
             throw .denied(deniedSentence(address, reason))
         }
-        try setCommonOptions(milliseconds: max(1, Int(clamping: given)))
+        try setCommonOptions(milliseconds: max(1, Int(clamping: hopTimeout)))
         try setOptions(of: easy)
     }
 
-    /// What the hop that libcurl ended with `code` comes to; nil when another is to be prepared.
+    /// Returns the outcome of the transfer that libcurl ended with `code`; nil if another hop follows. The meaning of
+    /// the response is ``outcome(_:)`` of the subclass; `TransferLoop.endFinished()` then sends or ends the transfer.
     func conclude(_ code: CURLcode) -> TransferOutcome? {
         if code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY { lookup.end() }
         if code == CURLE_ABORTED_BY_CALLBACK, needsFreshConnection { return nextRequest() }
         needsFreshConnection = false
-        counts[.requests] += max(1, sent)
-        sent = 0
+        counts[.requests] += max(1, attempts)
+        attempts = 0
         return outcome(code) ?? nextRequest()
     }
 
-    /// Makes the handle that another request takes; a failure where there is none to be had.
+    /// Creates the handle for the next request. Returns an outcome only if that fails.
     private func nextRequest() -> TransferOutcome? {
         do {
             easy = try EasyHandle()
             lookup = Self.lookup(of: handle, context)
             return nil
         } catch {
-            return .failed(error)
+            return handle.job.failed(error)
         }
     }
 
-    private func setCommonOptions(milliseconds: Int) throws(TransferFailure) {
+    private func setCommonOptions(milliseconds: Int) throws(FetchFailure) {
         let context = Unmanaged.passUnretained(self).toOpaque()
         try easy.set(CURLOPT_PRIVATE, pointer: context)
         try easy.set(CURLOPT_URL, url.string)
-        // The path is normal already; libcurl is not to make another of it.
+        // The path is normalized already; libcurl must not change it.
         try easy.set(CURLOPT_PATH_AS_IS, 1)
-        try easy.set(CURLOPT_PROTOCOLS_STR, "http,https")
+        try easy.set(CURLOPT_PROTOCOLS_STR, url.scheme.isDirectory ? url.scheme.rawValue : "http,https")
         try easy.set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https")
         try easy.set(CURLOPT_FOLLOWLOCATION, 0)
         try easy.set(CURLOPT_HTTP09_ALLOWED, 0)
-        try easy.set(CURLOPT_USERAGENT, origin.userAgent.isEmpty ? configuration.userAgent : origin.userAgent)
+        try easy.set(CURLOPT_USERAGENT, origin.userAgent.isEmpty ? settings.userAgent : origin.userAgent)
 
-        // No signals; and no waiting for a resolver's thread, which would hold up everybody.
+        // No signals, and no waiting for a resolver thread, which would block all transfers.
         try easy.set(CURLOPT_NOSIGNAL, 1)
         try easy.set(CURLOPT_QUICK_EXIT, 1)
         try easy.set(CURLOPT_TIMEOUT_MS, milliseconds)
         try easy.set(CURLOPT_CONNECTTIMEOUT_MS, min(milliseconds, max(1, Int(clamping: origin.connectTimeout))))
 
-        // The environment is never asked: not for a proxy (the empty string is "none"), nor for a password.
+        // The environment must not provide a proxy (an empty string means none) or a password.
         try easy.set(CURLOPT_PROXY, origin.proxy)
         try easy.set(CURLOPT_NOPROXY, "")
         try easy.set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
@@ -197,8 +191,7 @@ class Transfer {
         try easy.set(CURLOPT_SSL_VERIFYHOST, 2)
         try easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
         if !origin.caFile.isEmpty { try easy.set(CURLOPT_CAINFO, origin.caFile) }
-        // The system's directory would be trusted beside the file; and with it libcurl reads all authorities anew for
-        // each connection, for 20 ms, where it keeps those of a file.
+        // Otherwise libcurl would also trust the system's directory, which it reads for each connection (20 ms).
         if !origin.caFile.isEmpty || Self.hasBundle { try easy.set(CURLOPT_CAPATH, pointer: nil) }
 
         if url.address == nil || !origin.proxy.isEmpty { try lookup.attach(to: easy) }
@@ -209,7 +202,7 @@ class Transfer {
                 return transfer.socket(for: address)
             })
         try easy.set(CURLOPT_OPENSOCKETDATA, pointer: context)
-        // Its context is the table, which outlives the multi handle.
+        // The context is the table, which outlives the multi handle.
         try easy.check(
             CURLOPT_CLOSESOCKETFUNCTION,
             ccurl_easy_set_close_socket_function(easy.raw) { context, socket in
@@ -230,7 +223,7 @@ class Transfer {
                 return transfer.maySend(on: ends) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
             })
         try easy.set(CURLOPT_PREREQDATA, pointer: context)
-        // A function for data returns how much it took: anything else makes libcurl give up.
+        // A data callback returns the number of bytes it accepted; any other number aborts the request.
         try easy.set(CURLOPT_HEADERFUNCTION) { bytes, size, count, context in
             let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
             return Transfer.of(context: context)?.receive(header: line) == true ? line.count : -1
@@ -241,22 +234,34 @@ class Transfer {
             return Transfer.of(context: context)?.receive(body: piece) == true ? piece.count : -1
         }
         try easy.set(CURLOPT_WRITEDATA, pointer: context)
-        try easy.setResolverOverrides(configuration.resolverOverrides())
+        try easy.setResolverOverrides(environment.resolverOverrides())
     }
 
-    /// Why a hop has failed that libcurl ended with `code`.
-    func failure(_ code: CURLcode) -> TransferFailure {
+    /// The outcome of a download whose response is an image by its headers.
+    func image(
+        _ bytes: ImageBytes, _ headers: ResponseHeaders, redirectedTo other: String? = nil
+    ) -> DownloadOutcome {
+        do {
+            let shape = try ImageSniffer.sniff(bytes.image, maximumDimension: settings.maximumDimension)
+            return .image(DownloadedImage(bytes: bytes, shape: shape, headers: headers, redirectedTo: other))
+        } catch {
+            return .unusable(.badImage("from \(url.host): \(error.reason)"), headers)
+        }
+    }
+
+    /// The failure of the hop that libcurl ended with `code`.
+    func failure(_ code: CURLcode) -> FetchFailure {
         if let refusal, openedSockets.isEmpty { return .denied(refusal) }
         if lookup.isRefused { return .busy(NameLookup.refusal) }
         switch code {
         case CURLE_OPERATION_TIMEDOUT:
-            return .timedOut("\(asked) did not answer in time: \(easy.failureText(code))")
-        case CURLE_ABORTED_BY_CALLBACK where sent >= Self.mostSent:
-            return .origin("\(asked) ended the connection without an answer, \(sent) times")
+            return .timedOut("\(hostName) did not respond in time: \(easy.failureText(code))")
+        case CURLE_ABORTED_BY_CALLBACK where attempts >= Self.maximumAttempts:
+            return .origin("\(hostName) closed the connection without a response, \(attempts) times")
         case CURLE_PARTIAL_FILE:
-            return .origin("\(asked) ended its answer before it was whole")
+            return .origin("\(hostName) closed the connection before the response was complete")
         default:
-            return .origin("\(asked): \(easy.failureText(code))")
+            return .origin("\(hostName): \(easy.failureText(code))")
         }
     }
 }

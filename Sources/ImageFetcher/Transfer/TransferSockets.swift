@@ -3,56 +3,54 @@ import Logging
 import NIOCore
 import SocketLoops
 
-/// The sockets and the one timer that libcurl wants to be told of, watched by an event loop: libcurl-multi(3),
-/// "multi_socket".
+/// Watches libcurl's sockets and its timer on an event loop: libcurl-multi(3), "multi_socket".
 ///
-/// Only the fetcher's thread touches it. libcurl keeps a pointer to it: it lives for as long as the multi handle.
+/// Used on the fetcher's thread only. libcurl keeps a pointer to it, so it must outlive the multi handle.
 final class TransferSockets {
     /// A socket that libcurl waits for.
     final class Watched {
         let descriptor: curl_socket_t
-        /// Whose transfers it serves; several where they share a connection over HTTP/2. libcurl tells who joins, and
-        /// not who leaves.
+        /// The uids of its transfers; several if they share an HTTP/2 connection. Transfers that have left remain.
         fileprivate(set) var uids: Set<UInt32>
-        /// Whether it serves a transfer that may stand still: see ``Transfer/needsNudges``.
-        fileprivate(set) var needsNudges: Bool
-        /// What it is ready for and libcurl has not been told.
-        private var found: Readiness = []
+        /// Whether one of its transfers may stall: see ``Transfer/needsPolling``.
+        fileprivate(set) var needsPolling: Bool
+        /// Events that libcurl has not been given yet.
+        private var events: Readiness = []
         private let becameReady: (Watched) -> Void
         fileprivate(set) var isWatched = true
 
         fileprivate init(_ descriptor: curl_socket_t, for transfer: Transfer?, becameReady: @escaping (Watched) -> Void)
         {
             (self.descriptor, self.becameReady) = (descriptor, becameReady)
-            (uids, needsNudges) = ([transfer?.handle.entry.uid ?? 0], transfer?.needsNudges == true)
+            (uids, needsPolling) = ([transfer?.handle.entry.uid ?? 0], transfer?.needsPolling == true)
         }
 
-        /// The loop finds it ready in each round until libcurl has been told.
-        fileprivate func ready(_ events: Readiness) {
-            let isFirst = found.isEmpty
-            found.formUnion(events)
+        /// Called in each round of the loop while the socket is ready.
+        fileprivate func ready(_ newEvents: Readiness) {
+            let isFirst = events.isEmpty
+            events.formUnion(newEvents)
             if isFirst { becameReady(self) }
         }
 
-        /// What libcurl is to be told now.
-        func takeFound() -> Int32 {
-            defer { found = [] }
-            var events: Int32 = 0
-            if found.contains(.readable) { events |= CURL_CSELECT_IN }
-            if found.contains(.writable) { events |= CURL_CSELECT_OUT }
-            if !found.isDisjoint(with: .gone) { events |= CURL_CSELECT_ERR }
-            return events
+        /// Removes and returns the pending events, for libcurl.
+        func removeEvents() -> Int32 {
+            defer { events = [] }
+            var bits: Int32 = 0
+            if events.contains(.readable) { bits |= CURL_CSELECT_IN }
+            if events.contains(.writable) { bits |= CURL_CSELECT_OUT }
+            if !events.isDisjoint(with: .gone) { bits |= CURL_CSELECT_ERR }
+            return bits
         }
     }
 
-    /// When libcurl wants to be called, whatever the sockets do; nil while it does not.
+    /// When libcurl must be called even if no socket is ready; nil if never.
     private(set) var deadline: NIODeadline?
     private var watched: [curl_socket_t: Watched] = [:]
     private let loop: SocketLoop
     private let log: Logger
     private let becameReady: (Watched) -> Void
 
-    /// - Parameter becameReady: called on the loop when there is something to tell libcurl of a socket.
+    /// - Parameter becameReady: called on the loop when a socket has its first pending event.
     init(
         of multi: UnsafeMutableRawPointer, loop: SocketLoop, log: Logger, becameReady: @escaping (Watched) -> Void
     ) {
@@ -76,23 +74,21 @@ final class TransferSockets {
         switch milliseconds {
         case ..<0: deadline = nil
         case 0: deadline = .now()
-        // libcurl rounds down.
+        // libcurl rounds milliseconds down.
         default: deadline = .now() + .milliseconds(Int64(milliseconds) + 1)
         }
     }
 
-    /// libcurl is about to be called for what is due. It says when it wants to be called next, if ever; also when by
-    /// its own clock it was called too early.
-    func willCallForTimer() { deadline = nil }
+    /// Call it before calling libcurl for its timer; libcurl then sets the next deadline.
+    func clearDeadline() { deadline = nil }
 
-    /// libcurl failed, and may not have said when it wants to be called.
-    func callAgainSoon() { if deadline == nil { deadline = .now() + .milliseconds(10) } }
+    /// Sets a deadline after libcurl failed without setting one.
+    func retrySoon() { if deadline == nil { deadline = .now() + .milliseconds(10) } }
 
     private static func of(_ context: UnsafeMutableRawPointer?) -> TransferSockets? {
         context.map { Unmanaged<TransferSockets>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// All that are watched at this moment.
     var all: [Watched] { Array(watched.values) }
 
     private func watch(_ socket: curl_socket_t, for what: Int32, easy: UnsafeMutableRawPointer?) {
@@ -114,11 +110,10 @@ final class TransferSockets {
                 watched[socket] = new
             }
         } catch {
-            // To tell libcurl would end every transfer, of everybody. This one ends when its time is up, which is no
-            // fault of the host's.
+            // An error of the callback would end all transfers. Only this one times out, and its host is not blamed.
             transfer?.lacksSocket = true
             transfer?.openedSockets = []
-            log.error("the socket of a download cannot be watched", metadata: ["error": "\(error)"])
+            log.error("cannot watch the socket of a download", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -1,29 +1,29 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// Whether a GET may ask the origin.
+/// Whether a GET may send a request to the origin.
 public enum DownloadPolicy: Sendable, Hashable {
-    /// What is missing is downloaded, and waited for.
+    /// Downloads a missing or stale image and waits for it.
     case download
-    /// What is held, fresh or stale, or nothing.
+    /// Returns the cached image, fresh or stale, if any. Does not download.
     case cachedOnly
-    /// The same at once, and what is missing or stale is downloaded behind.
+    /// Returns the cached image immediately; a missing or stale image is refreshed in the background.
     case inBackground
 }
 
 extension ThumbcacheCommands {
-    /// An image: from the cache, else downloaded from the user's origin. nil where there is none.
+    /// Returns an image from the cache, or else downloads it from the user's origin.
     ///
-    /// A GET that may download has a connection for itself until it is answered. When its task is cancelled, or its
-    /// time is over, that connection is closed: so the daemon learns that nobody waits any more, and ends the download
-    /// if it was for nobody else.
+    /// A GET that may download uses a connection of its own. Cancelling the task or a timeout closes that connection,
+    /// and the daemon then cancels the download if no other request waits for it.
     ///
     /// - Parameters:
-    ///   - size: pixels, 1 to 4096. Where the origin has no sizes, the daemon makes the picture of the one it has.
-    ///   - url: where to download it from; must be allowed by the daemon's configuration.
-    ///   - wait: how long the daemon may wait for the download. Default: the origin's timeout.
+    ///   - size: in pixels, 1 to 4096. If the origin has only one size, the daemon resizes its image.
+    ///   - url: the URL to download from; must match an `allow` entry of the origin in the daemon's configuration.
+    ///   - wait: how long the daemon may wait for the download, up to 10 minutes. Default: the origin's timeout.
+    /// - Returns: the image; nil if neither the cache nor the origin has one.
     public func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: PictureSize? = nil, url: String? = nil,
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: ImageSize? = nil, url: String? = nil,
         wait: Duration? = nil,
         policy: DownloadPolicy = .download
     ) async throws(ThumbcacheError) -> ThumbcacheImage? {
@@ -32,10 +32,10 @@ extension ThumbcacheCommands {
         return value.isNull ? nil : try ThumbcacheImage(value)
     }
 
-    /// An image, unless it is the one that the caller has.
-    /// - Parameter digest: of what the caller has, as in ``ImageStatus/digest``.
+    /// Returns an image, unless the caller already has it.
+    /// - Parameter digest: the ``ImageStatus/digest`` of the caller's image.
     public func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, unless digest: String, size: PictureSize? = nil,
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, unless digest: String, size: ImageSize? = nil,
         url: String? = nil,
         wait: Duration? = nil, policy: DownloadPolicy = .download
     ) async throws(ThumbcacheError) -> ImageLookup {
@@ -47,10 +47,10 @@ extension ThumbcacheCommands {
         return .image(try ThumbcacheImage(value))
     }
 
-    /// Several images at once, downloaded side by side: for each profile the file, nil where there is none, or an
-    /// error, in the order asked for. As ``get(_:_:size:url:wait:policy:)`` otherwise.
+    /// Returns several images, which are downloaded in parallel. Otherwise as ``get(_:_:size:url:wait:policy:)``.
+    /// - Returns: for each profile, in order, the file, nil if there is none, or an error.
     public func mget(
-        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: PictureSize? = nil, wait: Duration? = nil,
+        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: ImageSize? = nil, wait: Duration? = nil,
         policy: DownloadPolicy = .download
     ) async throws(ThumbcacheError) -> [Result<ByteBuffer?, ThumbcacheError>] {
         if profiles.isEmpty { return [] }
@@ -60,25 +60,24 @@ extension ThumbcacheCommands {
         request.append(wait, policy)
         let value = try await reply(to: request).value
         guard let elements = value.elements, elements.count == profiles.count else {
-            throw .protocolViolation("MGET of \(profiles.count) profiles was not answered by as many")
+            throw .protocolViolation("the reply to MGET does not have \(profiles.count) elements")
         }
         return elements.map { element in
-            switch element {
-            case .null: .success(nil)
-            case .error(let code, let message): .failure(.server(ServerErrorCode(rawValue: code), message: message))
-            default:
-                element.bytes.map { .success($0) }
-                    ?? .failure(.protocolViolation("an element of MGET that is no image"))
+            if let error = element.serverError { return .failure(error) }
+            if case .null = element { return .success(nil) }
+            guard let bytes = element.bytes else {
+                return .failure(.protocolViolation("an element of the reply to MGET is not an image"))
             }
+            return .success(bytes)
         }
     }
 
-    /// Stores an image that the caller has.
+    /// Stores an image.
     /// - Parameters:
-    ///   - image: PNG, JPEG, GIF, WebP or AVIF, told by the bytes.
-    ///   - size: the image key, in pixels, 1 to 4096.
-    ///   - timeToLive: whole seconds until it is stale and the origin is asked; else it stays until it is purged,
-    ///     evicted or put again.
+    ///   - image: PNG, JPEG, GIF, WebP or AVIF, detected from the content.
+    ///   - size: the size to store it under, in pixels, 1 to 4096.
+    ///   - timeToLive: time until the image is stale, in whole seconds. Without it, the image stays fresh until it is
+    ///     purged, evicted or replaced.
     public func put(
         _ user: ThumbcacheID, _ profile: ThumbcacheID, _ image: ByteBuffer, size: Int? = nil,
         timeToLive: Duration? = nil
@@ -91,24 +90,24 @@ extension ThumbcacheCommands {
         try await reply(to: request).value.expectingOK()
     }
 
-    /// Has what is missing or stale downloaded in the background; ``ThumbcacheEvent/update(user:profile:epoch:)`` tells
-    /// what has come.
-    /// - Returns: how many are queued.
+    /// Downloads missing and stale images in the background. ``ThumbcacheEvent/update(user:profile:epoch:)`` reports
+    /// each change.
+    /// - Returns: the number of queued downloads.
     public func warm(
-        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: PictureSize? = nil
+        _ user: ThumbcacheID, _ profiles: [ThumbcacheID], size: ImageSize? = nil
     ) async throws(ThumbcacheError) -> Int {
         if profiles.isEmpty { return 0 }
         var request = ThumbcacheRequest("WARM", try user.asUser)
         request.append(counted: profiles)
         request.append(size)
         let value = try await reply(to: request).value
-        guard let number = value.number else { throw .protocolViolation("WARM was answered by no number") }
+        guard let number = value.number else { throw .protocolViolation("the reply to WARM is not a number") }
         return number
     }
 
-    /// What is held of a profile, without the picture; nil where nothing is. Nothing is downloaded.
+    /// Returns the description of a cached image; nil if none is cached. Does not download.
     public func stat(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: PictureSize? = nil
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: ImageSize? = nil
     ) async throws(ThumbcacheError) -> ImageStatus? {
         var request = ThumbcacheRequest("STAT", try user.asUser, profile)
         request.append(size)
@@ -119,7 +118,7 @@ extension ThumbcacheCommands {
 
 extension ThumbcacheRequest {
     static func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, _ size: PictureSize?, _ url: String?, _ wait: Duration?,
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, _ size: ImageSize?, _ url: String?, _ wait: Duration?,
         _ policy: DownloadPolicy
     ) throws(ThumbcacheError) -> ThumbcacheRequest {
         var request = ThumbcacheRequest("GET", try user.asUser, profile)

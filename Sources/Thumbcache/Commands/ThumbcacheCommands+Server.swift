@@ -2,21 +2,22 @@ import NIOCore
 import ThumbcacheProtocol
 
 extension ThumbcacheCommands {
-    /// Asks whether the daemon answers.
+    /// Checks that the daemon responds.
     public func ping() async throws(ThumbcacheError) {
         guard try await reply(to: ThumbcacheRequest("PING")).value.text == "PONG" else {
-            throw .protocolViolation("PING was not answered by PONG")
+            throw .protocolViolation("the reply to PING is not PONG")
         }
     }
 
-    /// Figures of the daemon, as `key:value` lines in sections. Those of other uids only for admins and observers.
-    /// - Parameter sections: these; all without any.
+    /// Returns the daemon's statistics as `key:value` lines in sections. Only admins and observers get statistics of
+    /// other uids.
+    /// - Parameter sections: the sections to return; all if empty.
     public func info(_ sections: [String] = []) async throws(ThumbcacheError) -> String {
         let request = ThumbcacheRequest(words("INFO") + sections.map(ByteBuffer.init(string:)))
         return try await reply(to: request).value.expectingText()
     }
 
-    /// The same in Prometheus's text format. For admins and observers (`access.observers`).
+    /// Returns the daemon's metrics in Prometheus's text format. Admins and observers (`access.observers`) only.
     public func metrics() async throws(ThumbcacheError) -> String {
         try await reply(to: ThumbcacheRequest("METRICS")).value.expectingText()
     }

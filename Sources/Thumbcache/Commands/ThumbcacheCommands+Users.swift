@@ -2,13 +2,13 @@ import NIOCore
 import ThumbcacheProtocol
 
 extension ThumbcacheCommands {
-    /// Opens a user's cache: nothing is kept of a user before. It stays open until log-out, also across a restart of
-    /// the daemon. No change where it is open.
+    /// Opens a user's cache. Before, nothing of the user is stored. The cache stays open until logout, also across
+    /// restarts of the daemon. Has no effect if the cache is open.
     /// - Parameters:
-    ///   - session: a name by which this log-in can end alone; the cache ends with the last.
-    ///   - origin: from which of the daemon's origins to download. An open cache cannot get another.
-    ///   - token: for the downloads.
-    ///   - refreshToken: with which the daemon renews the token.
+    ///   - session: the name of this session, so that it can be logged out alone; the cache ends with the last session.
+    ///   - origin: the name of an origin in the daemon's configuration. An open cache cannot change its origin.
+    ///   - token: the access token for downloads.
+    ///   - refreshToken: the token with which the daemon renews the access token.
     public func logIn(
         _ user: ThumbcacheID, session: ThumbcacheID? = nil, origin: String? = nil, token: String? = nil,
         refreshToken: String? = nil
@@ -17,11 +17,11 @@ extension ThumbcacheCommands {
         try await reply(to: request).value.expectingOK()
     }
 
-    /// Ends a user's cache, or one session of it. When this returns, nothing of it is ever served again. A user who is
-    /// not logged in is no error.
+    /// Ends a user's cache, or one session of it. After it returns, nothing of an ended cache is served again. Succeeds
+    /// if the user is not logged in.
     /// - Parameters:
-    ///   - session: this one alone; the cache ends with the last.
-    ///   - uid: of another account, for admins.
+    ///   - session: the session to end; the cache ends with the last one. Default: all sessions.
+    ///   - uid: another uid; admins only.
     public func logOut(
         _ user: ThumbcacheID, session: ThumbcacheID? = nil, uid: UInt32? = nil
     ) async throws(ThumbcacheError) -> Receipt {
@@ -32,17 +32,17 @@ extension ThumbcacheCommands {
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Ends the caches of every user of the uid.
-    /// - Parameter uid: of another account, for admins.
+    /// Ends the caches of all users of the uid.
+    /// - Parameter uid: another uid; admins only.
     public func logOutAll(uid: UInt32? = nil) async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("LOGOUT", "*")
         request.append("UID", uid)
-        request.change = .ofEverybody
+        request.change = .all
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Ends a user's caches, or one session of each, in every uid of the machine; only for admins. The receipt adds up
-    /// what each uid had. When it throws, some may have ended; asking again is harmless.
+    /// Ends the caches of a user name, or one session of each, under every uid; admins only. The receipt contains the
+    /// totals. If it throws, some caches may have ended; retrying is safe.
     public func logOutInEveryUID(
         _ user: ThumbcacheID, session: ThumbcacheID? = nil
     ) async throws(ThumbcacheError) -> Receipt {
@@ -53,18 +53,18 @@ extension ThumbcacheCommands {
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Ends the caches of every user of every uid; only for admins.
-    public func logOutEverybody() async throws(ThumbcacheError) -> Receipt {
+    /// Ends the caches of all users of all uids; admins only.
+    public func logOutAllUsers() async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("LOGOUT", "*")
         request.append("UID", "*")
-        request.change = .ofEverybody
+        request.change = .all
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Removes a user's images, or those of some profiles, in every size. The user stays logged in.
+    /// Removes all images of a user, or those of some profiles in every size. The user stays logged in.
     /// - Parameters:
-    ///   - profiles: whose; nil for everybody's. An empty list is refused: who has nobody to name means nobody.
-    ///   - uid: of another account, for admins.
+    ///   - profiles: the profiles to purge; nil for all. An empty list throws ``ThumbcacheError/invalidRequest(_:)``.
+    ///   - uid: another uid; admins only.
     public func purge(
         _ user: ThumbcacheID, profiles: [ThumbcacheID]? = nil, uid: UInt32? = nil
     ) async throws(ThumbcacheError) -> Receipt {
@@ -73,16 +73,16 @@ extension ThumbcacheCommands {
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Removes the images of every user of the uid.
-    /// - Parameter uid: of another account, for admins.
+    /// Removes the images of all users of the uid.
+    /// - Parameter uid: another uid; admins only.
     public func purgeAll(uid: UInt32? = nil) async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("PURGE", "*")
         request.append("UID", uid)
-        request.change = .ofEverybody
+        request.change = .all
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Removes a user's images, or those of some profiles, in every uid of the machine; only for admins. As
+    /// Removes the images of a user name, or those of some profiles, under every uid; admins only. As
     /// ``logOutInEveryUID(_:session:)`` otherwise.
     public func purgeInEveryUID(
         _ user: ThumbcacheID, profiles: [ThumbcacheID]? = nil
@@ -92,22 +92,22 @@ extension ThumbcacheCommands {
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// Removes the images of every user of every uid; only for admins.
-    public func purgeEverybody() async throws(ThumbcacheError) -> Receipt {
+    /// Removes the images of all users of all uids; admins only.
+    public func purgeAllUsers() async throws(ThumbcacheError) -> Receipt {
         var request = ThumbcacheRequest("PURGE", "*")
         request.append("UID", "*")
-        request.change = .ofEverybody
+        request.change = .all
         return try Receipt(try await reply(to: request).value)
     }
 
-    /// The users of the caller's uid that are logged in.
+    /// Returns the logged-in users of the caller's uid.
     public func users() async throws(ThumbcacheError) -> [ThumbcacheID] {
         let value = try await reply(to: ThumbcacheRequest("USERS")).value
-        guard let elements = value.elements else { throw .protocolViolation("USERS was answered by no array") }
+        guard let elements = value.elements else { throw .protocolViolation("the reply to USERS is not an array") }
         return elements.compactMap { $0.bytes.map(ThumbcacheID.init) }
     }
 
-    /// What is held of a user; nil where the user is not logged in.
+    /// Returns what is stored for a user; nil if the user is not logged in.
     public func stat(_ user: ThumbcacheID) async throws(ThumbcacheError) -> UserStatus? {
         let value = try await reply(to: ThumbcacheRequest("STAT", try user.asUser)).value
         return value.isNull ? nil : try UserStatus(value)
@@ -120,7 +120,7 @@ extension ThumbcacheRequest {
     ) throws(ThumbcacheError) -> ThumbcacheRequest {
         var request = ThumbcacheRequest("PURGE", try user.asUser)
         if profiles?.isEmpty == true {
-            throw .invalidRequest("a purge of no profiles: name some, or leave the list out to purge all")
+            throw .invalidRequest("the list of profiles is empty; name profiles, or pass nil to purge all")
         }
         if let profiles { request.append(counted: profiles) }
         request.change =
@@ -141,7 +141,7 @@ extension ThumbcacheRequest {
         return request
     }
 
-    /// A list carries its count, since an id may look like an option.
+    /// A list is preceded by its count, since an id may look like an option.
     mutating func append(counted ids: [ThumbcacheID]) {
         append("\(ids.count)")
         for id in ids { append(id) }

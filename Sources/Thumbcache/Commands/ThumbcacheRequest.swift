@@ -1,16 +1,15 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// A command with its arguments, ready to be sent. The methods of ``ThumbcacheCommands`` make them.
+/// An encoded command. The methods of ``ThumbcacheCommands`` create requests.
 public struct ThumbcacheRequest: Sendable {
-    /// The words as they are sent, each as a bulk string.
+    /// The words, each encoded as a bulk string.
     private(set) var body = ByteBuffer()
     private(set) var count = 0
-    /// Whether the reply may have to wait for a download. Such a request gets a connection for itself.
+    /// Whether the reply may wait for a download. Such a request gets a connection of its own.
     package var mayWait = false
-    /// What its reply makes untrue of images that somebody keeps.
+    /// The cached images that this request invalidates.
     package var change: ImageChange?
-    /// Instead of the configuration's.
     package var timeout: Duration??
 
     @_spi(Wire) public init(_ words: [ByteBuffer]) { for word in words { append(word) } }
@@ -35,7 +34,6 @@ public struct ThumbcacheRequest: Sendable {
         count += 1
     }
 
-    /// An option with its value; nothing where there is none.
     mutating func append(_ option: String, _ value: ThumbcacheID?) {
         guard let value else { return }
         append(option)
@@ -49,29 +47,35 @@ public struct ThumbcacheRequest: Sendable {
     }
 }
 
-/// The answer to a ``ThumbcacheRequest``.
+/// The reply to a ``ThumbcacheRequest``.
 public struct ThumbcacheReply: Sendable {
     package let value: Value
 }
 
-/// Which images are not what they were.
+/// The images that a request or an event invalidates.
 package enum ImageChange: Sendable, Hashable {
-    /// All of every user.
-    case ofEverybody
-    /// All of a user.
+    /// All images of all users.
+    case all
+    /// All images of a user.
     case of(ThumbcacheID)
-    /// Those of a profile are gone.
+    /// The images of a profile were removed.
     case gone(ThumbcacheID, profile: ThumbcacheID)
-    /// Those of a profile may be others.
+    /// The images of a profile may have changed.
     case updated(ThumbcacheID, profile: ThumbcacheID)
 }
 
 func words(_ words: String...) -> [ByteBuffer] { words.map(ByteBuffer.init(string:)) }
 
 extension Value {
-    /// The value, or the server's error as one that is thrown.
+    /// The error that an error reply stands for; nil for any other reply.
+    var serverError: ThumbcacheError? {
+        guard case .error(let code, let message) = self else { return nil }
+        return .server(ServerErrorCode(rawValue: code), message: message)
+    }
+
+    /// Returns the value itself, or throws its ``serverError``.
     @_spi(Wire) public func orServerError() throws(ThumbcacheError) -> Value {
-        guard case .error(let code, let message) = self else { return self }
-        throw .server(ServerErrorCode(rawValue: code), message: message)
+        if let serverError { throw serverError }
+        return self
     }
 }

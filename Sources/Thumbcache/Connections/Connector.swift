@@ -6,10 +6,10 @@ import NIOCore
 import NIOPosix
 import ThumbcacheProtocol
 
-/// Opens connections while the client runs, and knows all that are open.
+/// Opens connections while the client runs, and tracks those that are open.
 ///
-/// An attempt that comes too soon behind a failed one waits for its turn (``Backoff``), and fails if it fails: nobody
-/// waits for a daemon that does not come, and nobody asks a dead one in a busy loop.
+/// After a failed attempt, further attempts wait for a pause (``Backoff``) and fail if the next one fails, so that
+/// requests do not wait indefinitely.
 final class Connector: Sendable {
     private enum Phase {
         case waiting([OneShot<any EventLoop>])
@@ -19,10 +19,10 @@ final class Connector: Sendable {
 
     private struct State {
         var phase = Phase.waiting([])
-        /// Attempts that failed since one succeeded.
+        /// Failed attempts since the last successful one.
         var failures = 0
         var nextAttempt = NIODeadline.uptimeNanoseconds(0)
-        /// Those who wait for the next attempt.
+        /// Tasks that wait for the next attempt.
         var pausing: [ObjectIdentifier: OneShot<Void>] = [:]
         var open: [ObjectIdentifier: any Channel] = [:]
     }
@@ -51,7 +51,6 @@ final class Connector: Sendable {
         for one in waiting { one.resolve(.success(loop)) }
     }
 
-    /// Fails who waits, and closes what is open.
     func stop() async {
         let (starting, pausing, open) = state.withLockedValue { state in
             let starting = if case .waiting(let waiting) = state.phase { waiting } else { [OneShot<any EventLoop>]() }
@@ -70,13 +69,12 @@ final class Connector: Sendable {
         state.withLockedValue { state in if case .stopped = state.phase { true } else { false } }
     }
 
-    /// The loop, once there is one.
     private func loop() async throws(ThumbcacheError) -> any EventLoop {
         let started = OneShot<any EventLoop>()
         state.withLockedValue { state in
             switch state.phase {
             case .waiting(let others):
-                // Those who were cancelled would stay for ever in a client that never runs.
+                // Removes cancelled tasks, which would accumulate in a client that never runs.
                 state.phase = .waiting(others.filter { !$0.isResolved } + [started])
             case .running(let loop): started.resolve(.success(loop))
             case .stopped: started.resolve(.failure(.notRunning))
@@ -87,10 +85,10 @@ final class Connector: Sendable {
 
     // MARK: Connections
 
-    /// A connection that has said HELLO, and is to thumbcached.
+    /// Opens a connection and checks by HELLO that the server is thumbcached.
     /// - Parameter onPush: see ``ReplyHandler``.
     func open(onPush: (@Sendable (Value) -> Void)? = nil) async throws(ThumbcacheError) -> WireConnection {
-        // Also those of no request: the event loop stays until they have ended.
+        // Counted even without a request, so that the event loop outlives the attempt.
         try inFlight.begin()
         defer { inFlight.end() }
         let loop = try await loop()
@@ -104,17 +102,17 @@ final class Connector: Sendable {
                 state.failures = 0
                 return state.pausing.values
             }
-            // The daemon is there: nobody has to wait any more.
+            // The daemon responds, so pauses end.
             for one in pausing { one.resolve(.success(())) }
             return connection
         } catch {
-            if error != .cancelled { failed(error, behind: before) }
+            if error != .cancelled { failed(error, after: before) }
             throw error
         }
     }
 
-    /// - Parameter before: failures when the attempt began. Attempts that fail side by side are one failure.
-    private func failed(_ error: ThumbcacheError, behind before: Int) {
+    /// - Parameter before: the number of failures when the attempt began. Concurrent failures count once.
+    private func failed(_ error: ThumbcacheError, after before: Int) {
         let backoff = configuration.backoff
         let (failures, pause) = state.withLockedValue { state in
             guard state.failures == before else { return (state.failures, Duration.zero) }
@@ -123,10 +121,10 @@ final class Connector: Sendable {
             state.nextAttempt = .now() + TimeAmount(pause)
             return (state.failures, pause)
         }
-        logger.debug("no connection", metadata: ["failures": "\(failures)", "pause": "\(pause)", "error": "\(error)"])
+        logger.debug(
+            "connecting failed", metadata: ["failures": "\(failures)", "pause": "\(pause)", "error": "\(error)"])
     }
 
-    /// Waits until another attempt is due.
     private func pause(_ loop: any EventLoop) async throws(ThumbcacheError) {
         let turn = OneShot<Void>()
         let due: NIODeadline? = state.withLockedValue { state in
@@ -162,7 +160,7 @@ final class Connector: Sendable {
         guard name == "thumbcached" else { throw .notThumbcached(name: name) }
         guard let library = configuration.libraryName else { return }
         for (key, value) in [("LIB-NAME", library), ("LIB-VER", Version.current)] {
-            // For people who look at CLIENT LIST; whether it is taken is no matter.
+            // Informational, for CLIENT LIST; errors are ignored.
             let words = words("CLIENT", "SETINFO", key, value)
             _ = try await connection.reply(to: ThumbcacheRequest(words), closing: true)
         }
@@ -182,14 +180,14 @@ extension Connector {
             connect(loop, onPush, connected)
             switch await connected.wait() {
             case .success(let connection): return connection
-            // The daemon's queue is full. A blocking connect would wait here, one that does not block may not.
+            // The listen queue is full. A blocking connect(2) would wait; a non-blocking one fails with EAGAIN.
             case .failure(.unreachable(_, EAGAIN)):
-                let later = OneShot<Void>()
+                let retry = OneShot<Void>()
                 let pause = TimeAmount(
                     Backoff(first: .milliseconds(2), longest: .milliseconds(200))
                         .pause(after: attempts, random: Double.random(in: 0...1)))
-                let timer = loop.scheduleTask(in: pause) { _ = later.resolve(.success(())) }
-                let outcome = await later.wait()
+                let timer = loop.scheduleTask(in: pause) { _ = retry.resolve(.success(())) }
+                let outcome = await retry.wait()
                 timer.cancel()
                 try outcome.get()
             case .failure(let error): throw error
@@ -197,7 +195,7 @@ extension Connector {
         }
     }
 
-    /// Whoever gives up before the channel is there leaves nothing behind: a channel that nobody takes is closed.
+    /// If the task gives up first, the channel is closed when it has been connected.
     private func connect(
         _ loop: any EventLoop, _ onPush: (@Sendable (Value) -> Void)?, _ connected: OneShot<WireConnection>
     ) {
@@ -217,29 +215,28 @@ extension Connector {
                     connected.resolve(.failure(.notRunning))
                     channel.close(promise: nil)
                 } else {
-                    self.hand(channel, to: connected)
+                    self.deliver(channel, to: connected)
                 }
             case .failure(let error as IOError):
                 connected.resolve(.failure(.unreachable(path: path, errno: error.errnoCode)))
             case .failure:
-                // What is left is a loop that has been shut down, or a connection that broke at once.
+                // The event loop was shut down, or the connection broke at once.
                 connected.resolve(.failure(self.isStopped ? .notRunning : .connectionLost))
             }
         }
     }
 
     /// On the channel's event loop.
-    private func hand(_ channel: any Channel, to connected: OneShot<WireConnection>) {
+    private func deliver(_ channel: any Channel, to connected: OneShot<WireConnection>) {
         do {
             if connected.resolve(.success(try WireConnection(over: channel))) { return }
         } catch {
-            // It broke at once, and its handler is gone.
+            // The connection broke at once, and its handler was removed.
             connected.resolve(.failure(.connectionLost))
         }
         channel.close(promise: nil)
     }
 
-    /// False in a client that has stopped.
     private func register(_ channel: any Channel) -> Bool {
         let key = ObjectIdentifier(channel)
         let isRunning = state.withLockedValue { state in

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Runs the body and gives its result, or `timeout` when it fails behind the limit, at which its task is cancelled.
-/// Returns when the body has ended, in either case; what it made in the last moment is not lost.
+/// Runs the body, and cancels it and throws `timeout` after the limit. Returns only when the body has ended; a result
+/// that it returns in spite of the cancellation is not lost.
 @_spi(Wire) public func within<Success: Sendable>(
     _ limit: Duration?, _ body: @escaping @Sendable () async throws(ThumbcacheError) -> Success
 ) async throws(ThumbcacheError) -> Success {
@@ -19,7 +19,7 @@ import NIOCore
                 try await Task.sleep(for: limit)
                 return .failure(.timeout)
             } catch {
-                // Cancelled: by the body's end, or with everything, which the body says then.
+                // Cancelled because the body has ended or the whole task was cancelled.
                 return nil
             }
         }
@@ -35,7 +35,7 @@ import NIOCore
 }
 
 extension TimeAmount {
-    /// What is longer than 292 years is cut to that.
+    /// Durations over 292 years are clamped.
     @_spi(Wire) public init(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
         let (whole, isOver) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

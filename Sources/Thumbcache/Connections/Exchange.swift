@@ -2,22 +2,22 @@ import NIOCore
 import Synchronization
 import ThumbcacheProtocol
 
-/// The wait for one reply. It ends when the reply is there or cannot come any more, also where nobody wants it now.
+/// A request in flight. It ends when its reply arrives or can no longer arrive, even if the waiting task was cancelled.
 final class Exchange: Sendable {
     let reply = OneShot<Value>()
-    /// When nobody waits any more; nil for never.
+    /// The time at which the wait fails; nil for never.
     let deadline: NIODeadline?
     private let onEnd: @Sendable () -> Void
     private let hasEnded = Atomic(false)
 
-    /// - Parameter onEnd: called once.
+    /// - Parameter onEnd: called exactly once.
     init(by deadline: NIODeadline?, onEnd: @escaping @Sendable () -> Void) {
         self.deadline = deadline.map { min($0, .distantFuture) }
         self.onEnd = onEnd
     }
 
     func end(_ outcome: Result<Value, ThumbcacheError>) {
-        // First: whoever has the reply may begin another request at once.
+        // Called first, because the waiting task may start another request immediately.
         if !hasEnded.exchange(true, ordering: .acquiringAndReleasing) { onEnd() }
         reply.resolve(outcome)
     }

@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// Counts what goes on, so that a client that stops can wait for the last of it.
+/// Counts operations in flight, so that a stopping client can wait for them.
 final class InFlight: Sendable {
     private struct State {
         var count = 0
@@ -10,7 +10,6 @@ final class InFlight: Sendable {
 
     private let state = NIOLockedValueBox(State())
 
-    /// - Throws: `notRunning` in a client that has stopped.
     func begin() throws(ThumbcacheError) {
         let isEnding = state.withLockedValue { state in
             if !state.isEnding { state.count += 1 }
@@ -27,7 +26,7 @@ final class InFlight: Sendable {
         drained?.resolve(.success(()))
     }
 
-    /// Lets nobody begin from here on, and says when everybody who began has ended.
+    /// Rejects new operations. The result resolves when the running ones have ended.
     func stop() -> OneShot<Void> {
         state.withLockedValue { state in
             state.isEnding = true

@@ -2,21 +2,20 @@ import NIOConcurrencyHelpers
 
 /// A result that is set once, and one task that waits for it.
 ///
-/// The first result stands. So a reply, a cancelled task, a broken connection and a client that stops need not agree
-/// who of them comes first.
+/// The first result wins, so a reply, a cancellation, a lost connection and a stopping client need no coordination.
 final class OneShot<Success: Sendable>: Sendable {
     typealias Outcome = Result<Success, ThumbcacheError>
 
     private enum State {
         case pending
-        /// Resumed once: whoever resolves takes it out of here, under the lock.
+        /// Resumed exactly once: `resolve` removes it under the lock.
         case awaited(UnsafeContinuation<Outcome, Never>)
         case resolved(Outcome)
     }
 
     private let state = NIOLockedValueBox<State>(.pending)
 
-    /// Whether this was the first result.
+    /// Sets the result. Returns false if it was already set.
     @discardableResult
     func resolve(_ outcome: Outcome) -> Bool {
         let previous = state.withLockedValue { state in
@@ -34,14 +33,13 @@ final class OneShot<Success: Sendable>: Sendable {
         }
     }
 
-    /// nil as long as there is none.
     var outcome: Outcome? {
         state.withLockedValue { state in if case .resolved(let outcome) = state { outcome } else { nil } }
     }
 
     var isResolved: Bool { outcome != nil }
 
-    /// Waits; a cancelled task gets `cancelled`, unless the result is there before.
+    /// Waits for the result. A cancelled task gets `cancelled`, unless the result was set before.
     func wait() async -> Outcome {
         await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in

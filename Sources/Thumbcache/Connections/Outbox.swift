@@ -1,27 +1,25 @@
 import NIOConcurrencyHelpers
 
-/// A request on its way, and who waits for the reply.
+/// A request to send, with its exchange.
 struct OutgoingRequest: Sendable {
     let request: ThumbcacheRequest
-    /// nil for SUBSCRIBE, which is confirmed by pushes.
+    /// nil for SUBSCRIBE, which is confirmed by push messages.
     let exchange: Exchange?
 }
 
-/// Requests between the tasks that make them and the event loop that sends them. So what several tasks ask at once
-/// wakes the loop once, and goes out in one write.
+/// Requests that wait for the event loop. Concurrent requests wake the loop once and are sent in one write.
 final class Outbox: Sendable {
     private let requests = NIOLockedValueBox<[OutgoingRequest]>([])
 
-    /// Whether they are the first, so that the loop is to be told.
-    func put(_ more: [OutgoingRequest]) -> Bool {
+    /// Returns true if the outbox was empty and the loop must be woken.
+    func append(_ more: [OutgoingRequest]) -> Bool {
         requests.withLockedValue { requests in
             defer { requests += more }
             return requests.isEmpty
         }
     }
 
-    /// All that there are, in the order in which they came.
-    func takeAll() -> [OutgoingRequest] {
+    func removeAll() -> [OutgoingRequest] {
         requests.withLockedValue { requests in
             defer { requests = [] }
             return requests

@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A number of permits, given to waiting tasks in the order they came.
+/// A semaphore for tasks. Permits are granted in order of arrival.
 final class Permits: Sendable {
     private struct State {
         var free: Int
@@ -13,15 +13,14 @@ final class Permits: Sendable {
 
     init(_ count: Int) { state = NIOLockedValueBox(State(free: max(1, count))) }
 
-    /// Takes one if that needs no wait.
-    func acquireAtOnce() -> Bool {
+    func tryAcquire() -> Bool {
         state.withLockedValue { state in
             if state.free > 0 { state.free -= 1 } else { return false }
             return true
         }
     }
 
-    /// - Throws: `cancelled` when the task is, and `notRunning` behind ``stop()``. No permit was taken then.
+    /// - Throws: `cancelled` if the task is cancelled, and `notRunning` after ``stop()``, without a permit.
     func acquire() async throws(ThumbcacheError) {
         let turn: OneShot<Void>? = state.withLockedValue { state in
             let turn = OneShot<Void>()
@@ -44,7 +43,7 @@ final class Permits: Sendable {
         }
     }
 
-    /// Nobody gets one any more; those who wait are told so.
+    /// Fails all waiting and later tasks.
     func stop() {
         let waiting = state.withLockedValue { state in
             defer { (state.waiting, state.isStopped) = ([], true) }
@@ -59,7 +58,7 @@ final class Permits: Sendable {
                 if state.waiting.isEmpty { state.free += 1 }
                 return state.waiting.popFirst()
             }
-            // Whoever was cancelled meanwhile does not take it.
+            // A cancelled task does not accept the permit; the next one gets it.
             guard let turn, !turn.resolve(.success(())) else { return }
         }
     }

@@ -1,7 +1,6 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// Bytes of the daemon's to replies.
 struct ReplyDecoder: NIOSingleStepByteToMessageDecoder {
     typealias InboundOut = Value
 
@@ -10,11 +9,11 @@ struct ReplyDecoder: NIOSingleStepByteToMessageDecoder {
 
     mutating func decode(buffer: inout ByteBuffer) throws -> Value? {
         let value = try buffer.readReply(limit: longestReply)
-        // The storage is the reply's now, and goes with it: a connection that is idle would keep the last picture.
+        // Releases the storage, so that an idle connection does not keep the last image.
         if buffer.readableBytes == 0 { buffer = ByteBuffer() }
         return value
     }
 
-    /// What is left is no whole reply: all that was whole has been decoded.
+    /// The remaining bytes are an incomplete reply.
     mutating func decodeLast(buffer: inout ByteBuffer, seenEOF: Bool) -> Value? { nil }
 }

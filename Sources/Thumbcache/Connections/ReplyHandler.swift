@@ -1,25 +1,25 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// Sends requests, and gives replies to those who wait for them, in the order of the requests.
+/// Sends requests, and delivers replies in the order of the requests.
 final class ReplyHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     let outbox = Outbox()
-    /// Bytes of a request that are copied together with others'; more are sent from where they lie.
+    /// Requests up to this size in bytes are copied into one buffer; larger ones are sent without a copy.
     private static let copied = 4 << 10
 
-    /// nil when nothing that comes is believed any more.
+    /// nil after a protocol error.
     private var replies: NIOSingleStepByteToMessageProcessor<ReplyDecoder>?
     private var context: ChannelHandlerContext?
     private var waiting = CircularBuffer<Exchange>()
-    /// The next look at the deadlines of those who wait: one timer for all, since most replies come long before.
-    private var look: (due: NIODeadline, timer: Scheduled<Void>)?
-    /// Replies that one read brought.
+    /// The timer of the earliest deadline. One timer serves all exchanges, since most replies arrive long before.
+    private var timeout: (due: NIODeadline, timer: Scheduled<Void>)?
+    /// Replies that the current read has delivered.
     private var answered: [(exchange: Exchange, value: Value)] = []
     private var failure = ThumbcacheError.connectionLost
-    /// What comes unasked: pushes, and errors that answer a SUBSCRIBE. Called on the event loop.
+    /// Receives push messages and error replies to SUBSCRIBE. Called on the event loop.
     private let onPush: (@Sendable (Value) -> Void)?
 
     /// - Parameter longestReply: in bytes.
@@ -35,12 +35,10 @@ final class ReplyHandler: ChannelInboundHandler {
         end()
     }
 
-    // MARK: Requests
-
-    /// Sends what is in the outbox, together. Whether a write fails says less than what the daemon answered before it
-    /// closed: the reply, or the end of the connection, tells whoever waits.
+    /// Sends all requests of the outbox in one write. Write errors are ignored: the exchanges end by the reply or with
+    /// the connection.
     func sendAll() {
-        let requests = outbox.takeAll()
+        let requests = outbox.removeAll()
         guard let context, context.channel.isActive else {
             for request in requests { request.exchange?.end(.failure(failure)) }
             return
@@ -49,7 +47,7 @@ final class ReplyHandler: ChannelInboundHandler {
         for outgoing in requests {
             if let exchange = outgoing.exchange {
                 waiting.append(exchange)
-                if let deadline = exchange.deadline { lookAgain(at: deadline, context.eventLoop) }
+                if let deadline = exchange.deadline { scheduleTimeout(at: deadline, context.eventLoop) }
             }
             together.writeArrayHeader(count: outgoing.request.count)
             if outgoing.request.body.readableBytes <= Self.copied {
@@ -64,20 +62,18 @@ final class ReplyHandler: ChannelInboundHandler {
         context.flush()
     }
 
-    // MARK: Deadlines
-
-    private func lookAgain(at deadline: NIODeadline, _ loop: any EventLoop) {
-        if let look {
-            guard deadline < look.due else { return }
-            look.timer.cancel()
+    private func scheduleTimeout(at deadline: NIODeadline, _ loop: any EventLoop) {
+        if let timeout {
+            guard deadline < timeout.due else { return }
+            timeout.timer.cancel()
         }
-        let timer = loop.assumeIsolated().scheduleTask(deadline: deadline) { self.endLateOnes(loop) }
-        look = (deadline, timer)
+        let timer = loop.assumeIsolated().scheduleTask(deadline: deadline) { self.failLateExchanges(loop) }
+        timeout = (deadline, timer)
     }
 
-    /// They keep their places: their replies may still come.
-    private func endLateOnes(_ loop: any EventLoop) {
-        look = nil
+    /// Resolves late exchanges. They keep their position, since their replies may still arrive.
+    private func failLateExchanges(_ loop: any EventLoop) {
+        timeout = nil
         let now = loop.now
         var next: NIODeadline?
         for exchange in waiting {
@@ -88,20 +84,18 @@ final class ReplyHandler: ChannelInboundHandler {
                 next = min(next ?? deadline, deadline)
             }
         }
-        if let next { lookAgain(at: next, loop) }
+        if let next { scheduleTimeout(at: next, loop) }
     }
-
-    // MARK: Replies
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         do {
-            try replies?.process(buffer: unwrapInboundIn(data)) { try take($0) }
+            try replies?.process(buffer: unwrapInboundIn(data)) { try deliver($0) }
         } catch {
             fail(error, context)
         }
     }
 
-    private func take(_ value: Value) throws(ProtocolError) {
+    private func deliver(_ value: Value) throws(ProtocolError) {
         if case .push = value {
             onPush?(value)
         } else if let exchange = waiting.popFirst() {
@@ -109,11 +103,11 @@ final class ReplyHandler: ChannelInboundHandler {
         } else if let onPush {
             onPush(value)
         } else {
-            throw ProtocolError("a reply that nobody asked for")
+            throw ProtocolError("a reply without a request")
         }
     }
 
-    /// Those who wait go on when all is read: so they ask again together.
+    /// Tasks resume after the whole read, so that their next requests are sent together.
     func channelReadComplete(context: ChannelHandlerContext) {
         endAnswered()
         context.fireChannelReadComplete()
@@ -124,8 +118,6 @@ final class ReplyHandler: ChannelInboundHandler {
         answered.removeAll(keepingCapacity: true)
     }
 
-    // MARK: The end
-
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
     func channelInactive(context: ChannelHandlerContext) {
@@ -133,20 +125,20 @@ final class ReplyHandler: ChannelInboundHandler {
         context.fireChannelInactive()
     }
 
-    /// At once: behind the first wrong byte nothing can be believed.
+    /// Ends immediately: after a protocol error, message boundaries are unknown.
     private func fail(_ error: any Error, _ context: ChannelHandlerContext) {
-        failEverybody(for: error)
+        failAll(for: error)
         context.close(promise: nil)
     }
 
     private func end() {
-        look?.timer.cancel()
-        look = nil
-        failEverybody()
+        timeout?.timer.cancel()
+        timeout = nil
+        failAll()
         sendAll()
     }
 
-    private func failEverybody(for error: (any Error)? = nil) {
+    private func failAll(for error: (any Error)? = nil) {
         if let error = error as? ProtocolError { failure = .protocolViolation(error.message) }
         replies = nil
         endAnswered()

@@ -2,34 +2,33 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbcacheProtocol
 
-/// The one connection on which the short requests of all tasks travel, one behind the other.
+/// The connection that pipelines the short requests of all tasks.
 final class SharedConnection: Sendable {
     private struct State {
         var connection: WireConnection?
-        /// Attempts to connect that have ended, and how the last one did.
+        /// The number of finished connection attempts, and the error of the last one.
         var attempts = 0
         var failure: ThumbcacheError?
     }
 
     private let connector: Connector
-    /// Requests whose replies are not there yet.
     private let pipeline: Permits
     private let opening = Permits(1)
     private let state = NIOLockedValueBox(State())
 
-    /// - Parameter depth: requests that may be on their way at once; more wait for a reply.
+    /// - Parameter depth: the maximum number of requests in flight; further requests wait.
     init(_ connector: Connector, depth: Int) {
         self.connector = connector
         pipeline = Permits(depth)
     }
 
-    /// - Parameter limit: for all of it; nil for none.
+    /// - Parameter limit: the timeout, including connecting; nil for none.
     func reply(to request: ThumbcacheRequest, within limit: Duration?) async throws(ThumbcacheError) -> Value {
         let deadline = limit.map { NIODeadline.now() + TimeAmount($0) }
-        let mayBegin = pipeline.acquireAtOnce()
+        let mayBegin = pipeline.tryAcquire()
         let connection: WireConnection
         if mayBegin, let active {
-            // Nearly always. Tasks that watch over the time would cost more than all the rest of a request.
+            // The common case avoids `within`, whose tasks cost more than the rest of a request.
             connection = active
         } else {
             connection = try await within(limit) { () async throws(ThumbcacheError) in
@@ -42,7 +41,7 @@ final class SharedConnection: Sendable {
                 }
             }
         }
-        // Not before the reply is there, wanted or not: otherwise tasks that are cancelled could fill the pipeline.
+        // The permit is released when the reply arrives: otherwise cancelled tasks could exceed the limit.
         return try await connection.reply(to: request, closing: false, by: deadline) { [pipeline] in pipeline.release()
         }
     }
@@ -51,7 +50,7 @@ final class SharedConnection: Sendable {
         state.withLockedValue { $0.connection.flatMap { $0.isActive ? $0 : nil } }
     }
 
-    /// The connection; the first who finds none opens one, and the others wait for that.
+    /// The first task without a connection opens it; others wait for the result.
     private func current() async throws(ThumbcacheError) -> WireConnection {
         if let active { return active }
         let before = state.withLockedValue { $0.attempts }
@@ -59,14 +58,14 @@ final class SharedConnection: Sendable {
         defer { opening.release() }
         if let active { return active }
         let (attempts, failure) = state.withLockedValue { ($0.attempts, $0.failure) }
-        // It failed while this one waited: the next attempt is for those who come from here on.
+        // The attempt failed while this task waited. Later requests start a new attempt.
         if attempts != before, let failure { throw failure }
         do throws(ThumbcacheError) {
             let connection = try await connector.open()
             state.withLockedValue { ($0.connection, $0.attempts, $0.failure) = (connection, $0.attempts + 1, nil) }
             return connection
         } catch {
-            // A cancelled task says nothing of the daemon: whoever is next tries it himself.
+            // A cancellation says nothing about the daemon; the next task tries again.
             if error != .cancelled {
                 state.withLockedValue { ($0.attempts, $0.failure) = ($0.attempts + 1, error) }
             }

@@ -1,13 +1,13 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// A connection to a server that speaks RESP; of this library, to the daemon, and it has said HELLO.
+/// A connection to a RESP server. The library's own connections have completed HELLO.
 @_spi(Wire) public final class WireConnection: Sendable {
     private let channel: any Channel
     private let outbox: Outbox
     private let handler: NIOLoopBound<ReplyHandler>
 
-    /// A connection over a channel that has a ``ReplyHandler``. On its event loop.
+    /// Wraps a channel that has a ``ReplyHandler``. Must be called on its event loop.
     init(over channel: any Channel) throws {
         let handler = try channel.pipeline.syncOperations.handler(type: ReplyHandler.self)
         self.channel = channel
@@ -15,27 +15,26 @@ import ThumbcacheProtocol
         outbox = handler.outbox
     }
 
-    /// Takes over a channel to any server, behind whatever handlers it has, such as TLS. On its event loop.
-    /// - Parameter longestReply: in bytes.
-    @_spi(Wire) public static func take(_ channel: any Channel, longestReply: Int) throws -> WireConnection {
+    /// Adds a ``ReplyHandler`` to a channel, after its other handlers such as TLS. Must be called on its event loop.
+    /// - Parameter longestReply: the maximum size of a reply, in bytes.
+    @_spi(Wire) public static func adopt(_ channel: any Channel, longestReply: Int) throws -> WireConnection {
         try channel.pipeline.syncOperations.addHandler(ReplyHandler(longestReply: longestReply))
         return try WireConnection(over: channel)
     }
 
     @_spi(Wire) public var isActive: Bool { channel.isActive }
 
-    /// Succeeds when the connection is closed, by either side.
     var whenClosed: EventLoopFuture<Void> { channel.closeFuture }
 
-    /// Nothing to be done on a closed one, whose event loop may have ended.
+    /// Closes the connection. A closed channel is not touched, since its event loop may have ended.
     @_spi(Wire) public func close() { if channel.isActive { channel.close(promise: nil) } }
 
-    /// The reply to a request, an error reply included.
+    /// Sends a request and returns its reply, which may be an error reply.
     /// - Parameters:
-    ///   - closing: whether a cancelled task closes the connection. The daemon ends a wait with its connection, and
-    ///     with nothing else; otherwise a reply that comes too late is dropped.
-    ///   - deadline: when the wait is over, without an effect on the connection; nil for never.
-    ///   - onEnd: called when the reply is there or cannot come any more, wanted or not.
+    ///   - closing: whether cancelling the task closes the connection, which also ends the wait in the daemon.
+    ///     Otherwise a late reply is dropped.
+    ///   - deadline: the time after which the wait fails; the connection stays open. nil for never.
+    ///   - onEnd: called when the reply has arrived or can no longer arrive.
     @_spi(Wire) public func reply(
         to request: ThumbcacheRequest, closing: Bool, by deadline: NIODeadline? = nil,
         onEnd: @escaping @Sendable () -> Void = {}
@@ -51,7 +50,7 @@ import ThumbcacheProtocol
         return try outcome.get()
     }
 
-    /// The replies to requests that are sent together, in one write; error replies included. A cancelled task closes
+    /// Sends requests in one write and returns their replies, which may be error replies. Cancelling the task closes
     /// the connection.
     @_spi(Wire) public func replies(to requests: [ThumbcacheRequest]) async throws(ThumbcacheError) -> [Value] {
         if Task.isCancelled { throw .cancelled }
@@ -66,11 +65,10 @@ import ThumbcacheProtocol
         return replies
     }
 
-    /// A request without a reply of its own.
     func send(_ request: ThumbcacheRequest) { send([OutgoingRequest(request: request, exchange: nil)]) }
 
     private func send(_ requests: [OutgoingRequest]) {
-        guard outbox.put(requests) else { return }
+        guard outbox.append(requests) else { return }
         channel.eventLoop.execute { [handler] in handler.value.sendAll() }
     }
 }

@@ -1,8 +1,8 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Events between the event loop and the one task that reads them. Bounded: where they are too many, a gap takes the
-/// place of them all, since it tells the reader to drop whatever they were about.
+/// Events that the event loop appends and one task reads. If the buffer is full, a gap replaces all events, since it
+/// tells the reader to discard everything.
 final class EventBuffer: Sendable {
     private struct State {
         var events = CircularBuffer<ThumbcacheEvent>()
@@ -37,7 +37,6 @@ final class EventBuffer: Sendable {
 
     func pop() -> ThumbcacheEvent? { state.withLockedValue { $0.events.popFirst() } }
 
-    /// Returns when there is an event.
     func wait() async throws(ThumbcacheError) {
         let reader = OneShot<Void>()
         state.withLockedValue { state in

@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbcacheProtocol
 
-/// Subscribes, again and again, on a connection of its own each time. What comes is handed on at once, on the event
-/// loop, in the order in which the daemon sent it: `subscribed` first, `gap` last.
+/// Keeps a subscription, with a new connection after each failure. Events are delivered on the event loop in the
+/// daemon's order; `subscribed` is the first event of a connection and `gap` the last.
 final class Subscription: Sendable {
     private let connector: Connector
     private let channels: [ThumbcacheID]
@@ -12,7 +12,7 @@ final class Subscription: Sendable {
     private let logger: Logger
     private let sink: @Sendable (ThumbcacheEvent) -> Void
 
-    /// - Parameter users: every user of the uid where none is named.
+    /// - Parameter users: the users to subscribe to; all users of the uid if empty.
     init(
         _ client: ThumbcacheClient, users: [ThumbcacheID], sink: @escaping @Sendable (ThumbcacheEvent) -> Void
     ) {
@@ -23,8 +23,7 @@ final class Subscription: Sendable {
         self.sink = sink
     }
 
-    /// A connection that is subscribed, however many attempts that takes; nil when the client stops, or the task is
-    /// cancelled.
+    /// Returns a subscribed connection after any number of attempts; nil if the client stops or the task is cancelled.
     func connection() async -> WireConnection? {
         var failures = 0
         while true {
@@ -34,9 +33,8 @@ final class Subscription: Sendable {
                 return nil
             } catch {
                 failures += 1
-                logger.debug("not subscribed", metadata: ["failures": "\(failures)", "error": "\(error)"])
-                // The connector pauses for connections alone; a daemon that refuses to subscribe is not asked in a
-                // busy loop either.
+                logger.debug("subscribing failed", metadata: ["failures": "\(failures)", "error": "\(error)"])
+                // The connector's backoff covers only connecting. This one also covers a daemon that rejects SUBSCRIBE.
                 let pause = configuration.backoff.pause(after: failures, random: Double.random(in: 0...1))
                 do {
                     try await Task.sleep(for: pause)
@@ -49,7 +47,7 @@ final class Subscription: Sendable {
 
     private func attempt() async throws(ThumbcacheError) -> WireConnection {
         let attempt = Attempt(channels: channels.count, sink: sink)
-        let connection = try await connector.open(onPush: { attempt.take($0) })
+        let connection = try await connector.open(onPush: { attempt.receive($0) })
         connection.whenClosed.whenComplete { _ in attempt.end(.connectionLost) }
         var request = ThumbcacheRequest("SUBSCRIBE")
         for channel in channels { request.append(channel) }
@@ -66,10 +64,10 @@ final class Subscription: Sendable {
     }
 }
 
-/// One subscribed connection. Everything but ``established`` happens on the event loop.
+/// One subscribed connection. All methods are called on the event loop.
 private final class Attempt: Sendable {
     private enum Phase {
-        /// So many channels are not confirmed yet.
+        /// The number of channels that are not confirmed yet.
         case subscribing(Int)
         case subscribed
         case ended
@@ -84,9 +82,9 @@ private final class Attempt: Sendable {
         self.sink = sink
     }
 
-    func take(_ value: Value) {
-        if case .error(let code, let message) = value {
-            established.resolve(.failure(.server(ServerErrorCode(rawValue: code), message: message)))
+    func receive(_ value: Value) {
+        if let error = value.serverError {
+            established.resolve(.failure(error))
             return
         }
         guard case .push(let elements) = value, elements.count == 3 else { return }

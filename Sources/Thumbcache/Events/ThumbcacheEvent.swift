@@ -1,26 +1,27 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// What happened to the caches of the caller's uid, whoever did it.
+/// An event of the caches of the caller's uid, whichever client caused it.
 ///
-/// Between ``gap`` and ``subscribed`` events may be missing: whoever keeps copies of images keeps none in that time.
+/// Events between ``gap`` and ``subscribed`` are lost. A program that keeps copies of images must not keep any during
+/// that time.
 public enum ThumbcacheEvent: Sendable, Hashable {
-    /// From here on nothing is missed. The first event, and the first behind each gap.
+    /// The subscription is active. The first event, and the first after each gap.
     case subscribed
     /// The user's cache was opened.
     case login(user: ThumbcacheID, epoch: Int)
-    /// The user's cache has ended: drop everything that was kept of it. Sent before whoever logged out has the receipt.
+    /// The user's cache has ended: discard all its images. Sent before the client that logged out gets its receipt.
     case logout(user: ThumbcacheID, epoch: Int)
-    /// The user's images were removed, or those of one profile: drop them. Sent before the receipt, too.
+    /// The user's images, or those of one profile, were removed: discard them. Sent before the receipt.
     case purge(user: ThumbcacheID, profile: ThumbcacheID?, epoch: Int)
-    /// What is held of the profile has changed, in any size: it was put or downloaded, or there is none any more.
+    /// The image of the profile has changed, in any size: it was stored, downloaded or removed.
     case update(user: ThumbcacheID, profile: ThumbcacheID, epoch: Int)
-    /// The connection broke, or too many events were left unread: drop everything that was kept of anybody.
+    /// The connection was lost, or too many events were unread: discard all images of all users.
     case gap
 
-    /// The event of a message; nil for one that this library does not know.
+    /// Nil for events that this version does not know.
     init?(user: ThumbcacheID, payload: ByteBuffer) {
-        // The profile is all that stands behind the second space, spaces and all.
+        // The profile is everything after the second space and may contain spaces.
         let parts = payload.readableBytesView.split(
             separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
         guard parts.count >= 2, let epoch = Int(String(decoding: parts[1], as: UTF8.self)) else { return nil }

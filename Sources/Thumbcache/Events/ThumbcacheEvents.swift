@@ -1,31 +1,31 @@
 import NIOConcurrencyHelpers
 
-/// What happens to the caches of some users, for as long as somebody iterates.
+/// A sequence of events of some users.
 ///
-/// Each iterator has a connection of its own, which is opened by its first ``AsyncIterator/next()`` and closed when the
-/// iterator goes. A connection that breaks is a ``ThumbcacheEvent/gap``, and the next one a
-/// ``ThumbcacheEvent/subscribed``. At most ``ThumbcacheConfiguration/eventBuffer`` events are kept for a slow reader;
-/// one more, and a gap takes their place. The sequence ends with the client, or with the task.
+/// Each iterator uses a connection of its own, from its first ``AsyncIterator/next()`` until it is deallocated. A lost
+/// connection produces ``ThumbcacheEvent/gap``, and a new one ``ThumbcacheEvent/subscribed``. If more than
+/// ``ThumbcacheConfiguration/eventBuffer`` events are unread, a gap replaces them. The sequence ends when the client
+/// stops or the task is cancelled.
 public struct ThumbcacheEvents: AsyncSequence, Sendable {
-    /// What is iterated over.
+    /// The type of the elements.
     public typealias Element = ThumbcacheEvent
-    /// Nothing is thrown: what fails is tried again.
+    /// The sequence never fails; failures are retried.
     public typealias Failure = Never
 
     let client: ThumbcacheClient
     let users: [ThumbcacheID]
 
-    /// Subscribes anew.
+    /// Creates a subscription.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reader: Reader(client, users)) }
 
-    /// For one task at a time.
+    /// An iterator for one task at a time.
     public struct AsyncIterator: AsyncIteratorProtocol {
         fileprivate let reader: Reader
 
-        /// The next event. nil when the client has stopped or the task is cancelled.
+        /// Returns the next event; nil when the client has stopped or the task is cancelled.
         public mutating func next() async -> ThumbcacheEvent? { await reader.next() }
 
-        /// As above.
+        /// Returns the next event; nil when the client has stopped or the task is cancelled.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> ThumbcacheEvent? {
             await reader.next()
         }
@@ -33,8 +33,7 @@ public struct ThumbcacheEvents: AsyncSequence, Sendable {
 }
 
 extension ThumbcacheClient {
-    /// What happens to the caches of these users, whether they are logged in or not; of every user of the uid where
-    /// none is named.
+    /// Returns the events of these users, whether they are logged in or not, or of all users of the uid if empty.
     public func events(of users: [ThumbcacheID] = []) -> ThumbcacheEvents {
         ThumbcacheEvents(client: self, users: users)
     }
@@ -55,7 +54,7 @@ private final class Reader: Sendable {
 
     func next() async -> ThumbcacheEvent? {
         while !Task.isCancelled {
-            // First, lest a gap wait for the next connection: what was kept is to be dropped at once.
+            // Buffered events come first: a gap must not wait for the next connection.
             if let event = buffer.pop() { return event }
             if connection.withLockedValue({ $0?.isActive }) != true {
                 guard let next = await subscription.connection() else { return nil }

@@ -1,14 +1,14 @@
 import NIOCore
 
-/// Images by user, profile and size, bounded by bytes. Which goes first is decided as by a second chance (CLOCK): the
-/// oldest that was not asked for since it was last looked at.
+/// Images by user, profile and size, bounded by bytes. Eviction removes the oldest image that was not read since its
+/// last turn (second chance, CLOCK).
 struct ImageStore {
-    /// What an image costs on top of its bytes: keys, status, places in the tables. Measured roughly, rounded up.
+    /// Estimated memory of an image in addition to its bytes.
     static let overhead = 1_024
 
     private struct Entry {
         let image: ThumbcacheImage
-        /// When it is stale; nil for never.
+        /// The time at which the image is stale; nil for never.
         let end: Duration?
         let serial: UInt64
         var wasRead = false
@@ -22,8 +22,8 @@ struct ImageStore {
     }
 
     private let limit: Int
-    private var entries: [ThumbcacheID: [ThumbcacheID: [PictureSize?: Entry]]] = [:]
-    /// In the order in which they came. What was removed since is passed over, and swept when it is too much.
+    private var entries: [ThumbcacheID: [ThumbcacheID: [ImageSize?: Entry]]] = [:]
+    /// Entries in order of insertion. Removed entries are skipped, and swept if there are too many.
     private var queue = CircularBuffer<Place>()
     private var lastSerial: UInt64 = 0
     private(set) var bytes = 0
@@ -43,12 +43,12 @@ struct ImageStore {
         return entry.image
     }
 
-    /// What is stale, or larger than a quarter of the limit, is not kept.
+    /// Stores a fresh image of at most a quarter of the limit; ignores others.
     mutating func insert(_ image: ThumbcacheImage, _ key: ImageTable.Key, now: Duration) {
         remove(key)
         guard image.status.state == .fresh, image.bytes.readableBytes <= limit / 4 else { return }
         if let left = image.status.timeToLive, left <= .zero { return }
-        // Storage of its own: that of the reply may be many times as large, and would not count.
+        // Copied, since the reply's storage may be much larger than the image and would not be counted.
         let own = ThumbcacheImage(bytes: ByteBuffer(bytes: image.bytes.readableBytesView), status: image.status)
         lastSerial += 1
         let entry = Entry(image: own, end: image.status.timeToLive.map { now + $0 }, serial: lastSerial)
@@ -68,7 +68,7 @@ struct ImageStore {
 
     mutating func remove(_ user: ThumbcacheID) {
         for entries in (entries.removeValue(forKey: user) ?? [:]).values { forget(entries) }
-        // Nor whose pictures they were.
+        // The queue must not keep the names of profiles either.
         queue.removeAll { $0.key.user == user }
     }
 
@@ -84,7 +84,7 @@ struct ImageStore {
         if entries[key.user]?[key.profile]?.isEmpty == true { remove(key.user, key.profile) }
     }
 
-    private mutating func forget(_ removed: [PictureSize?: Entry]) {
+    private mutating func forget(_ removed: [ImageSize?: Entry]) {
         count -= removed.count
         bytes -= removed.values.reduce(0) { $0 + $1.cost }
     }

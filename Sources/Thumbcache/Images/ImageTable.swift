@@ -1,29 +1,28 @@
 import NIOCore
 
-/// Images in memory, and the fence that keeps late replies out of it: a pure value.
+/// Images in memory, and the fence that keeps late replies out; a value type without effects.
 ///
-/// Three things make an image that is served one that the daemon would serve, too:
-/// - Nothing is served or kept unless the subscription is up: only then does an event tell of every change.
-/// - An event drops what it is about at once.
-/// - A read, which is a reply that somebody waits for, is noted before it is asked for. An event marks the reads that
-///   it is about, and a marked reply is not kept: what the daemon sent may be older than the event. A reply that is not
-///   marked was asked for behind every event that could be about it.
+/// Three rules ensure that it serves only images that the daemon would serve:
+/// - Images are served and stored only while the subscription is active, because then every change causes an event.
+/// - An event removes the affected images immediately.
+/// - A read is registered before its request is sent. An event marks the affected reads, whose replies are not stored,
+///   since the daemon may have sent them before the event.
 ///
-/// The notes are as many as tasks wait: no user and no profile is remembered for having had an event.
+/// Only waiting tasks are registered, so no user or profile is remembered because of an event.
 struct ImageTable {
     struct Key: Hashable {
         let user: ThumbcacheID
         let profile: ThumbcacheID
-        let size: PictureSize?
+        let size: ImageSize?
     }
 
-    /// What happened to the image during a read, the graver of several.
+    /// The effect of events on a read. The highest of several counts.
     enum Verdict: Int, Comparable {
-        /// Nothing; it may be kept.
+        /// None; the reply may be stored.
         case current
-        /// The image may be another now, or nobody knows. The reply is as good as any, but is not kept.
+        /// The image may have changed. The reply may be returned, but not stored.
         case changed
-        /// It was logged out or purged. The reply is not to be shown any more.
+        /// The user was logged out or the image was purged. The reply must not be returned.
         case gone
 
         static func < (one: Verdict, other: Verdict) -> Bool { one.rawValue < other.rawValue }
@@ -45,14 +44,12 @@ struct ImageTable {
 
     func holds(_ user: ThumbcacheID) -> Bool { store.holds(user) }
 
-    // MARK: Reading
-
-    /// - Parameter now: of any clock that never goes back.
+    /// - Parameter now: the time of a monotonic clock.
     mutating func image(_ key: Key, now: Duration) -> ThumbcacheImage? {
         isSubscribed ? store.image(key, now: now) : nil
     }
 
-    /// To be called before the image is asked for, and followed by ``end(_:with:now:)`` whatever the answer.
+    /// Registers a read before its request is sent. Must be followed by ``end(_:with:now:)``.
     mutating func begin(_ key: Key) -> Read {
         lastRead += 1
         let read = Read(number: lastRead)
@@ -60,14 +57,12 @@ struct ImageTable {
         return read
     }
 
-    /// Keeps what was read, if it may be.
+    /// Unregisters a read, and stores the image if no event affected it.
     mutating func end(_ read: Read, with image: ThumbcacheImage?, now: Duration) -> Verdict {
         guard let (key, verdict) = reads.removeValue(forKey: read) else { return .changed }
         if verdict == .current, let image { store.insert(image, key, now: now) }
         return verdict
     }
-
-    // MARK: Events
 
     mutating func apply(_ event: ThumbcacheEvent) {
         switch event {
@@ -85,7 +80,7 @@ struct ImageTable {
 
     mutating func apply(_ change: ImageChange) {
         switch change {
-        case .ofEverybody:
+        case .all:
             store.removeAll()
             mark(.gone) { _ in true }
         case .of(let user):

@@ -1,20 +1,19 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Images in the memory of this program, which go when their user logs out.
+/// Caches images in the program's memory until their user logs out.
 ///
-/// A hit costs no call to the daemon. The daemon's events keep the rest right: a log-out, a purge and an update drop
-/// what they are about. While the subscription is not up nothing is served from memory and nothing is kept (it fails
-/// closed); every request then goes to the daemon. A reply that was asked for before an event is not kept behind it,
-/// and where the event was a log-out or a purge it is not handed out either.
+/// A hit costs no request to the daemon. Events of the daemon remove images at logout, purge and update. While the
+/// subscription is not active, all requests go to the daemon and nothing is stored. A reply that was requested before
+/// an event is not stored after it; after a logout or purge it is not returned either.
 ///
-/// What it cannot do: an event takes a moment to arrive. When somebody else logs a user out, this program serves from
-/// memory until its event loop has read the event, which the daemon writes before it sends the receipt. What is logged
-/// out through the same ``ThumbcacheClient`` is gone when that returns.
+/// Limitation: if another program logs a user out, this cache serves images until its event loop has read the event.
+/// The daemon writes the event before it sends the receipt. A logout through the same ``ThumbcacheClient`` takes effect
+/// before it returns.
 ///
-/// An image is kept from the second GET on where the first had to download it: the download is an update itself.
+/// If the first GET has to download an image, the second one stores it, since a download causes an update event.
 public final class ThumbcacheImages: Sendable {
-    /// Asked anew so many times because of log-outs and purges meanwhile.
+    /// Attempts if a logout or purge happens during the request.
     private static let attempts = 3
 
     private let client: ThumbcacheClient
@@ -22,8 +21,8 @@ public final class ThumbcacheImages: Sendable {
     private let table: NIOLockedValueBox<ImageTable>
     private let isRunning = NIOLockedValueBox(false)
 
-    /// - Parameter byteLimit: bytes of memory, some 1 KiB for each image included. One that is larger than a quarter is
-    ///   not kept.
+    /// - Parameter byteLimit: maximum memory in bytes, including about 1 KiB per image. Images larger than a quarter of
+    ///   it are not stored.
     public convenience init(_ client: ThumbcacheClient, byteLimit: Int = 32 << 20) {
         let start = ContinuousClock.now
         self.init(client, byteLimit: byteLimit) { start.duration(to: .now) }
@@ -35,8 +34,8 @@ public final class ThumbcacheImages: Sendable {
         table = NIOLockedValueBox(ImageTable(limit: max(0, byteLimit)))
     }
 
-    /// Subscribes until the task is cancelled or the client stops. Before, behind and whenever the subscription is not
-    /// up, nothing is served from memory. A second call while it runs returns at once.
+    /// Subscribes to events until the task is cancelled or the client stops. Images are served from memory only while
+    /// the subscription is active. A second call returns immediately.
     public func run() async {
         let isFirst = isRunning.withLockedValue { isRunning in
             defer { isRunning = true }
@@ -55,21 +54,23 @@ public final class ThumbcacheImages: Sendable {
                 break
             }
         }
-        // First: what goes through the client meanwhile is still heard of while something may be served.
+        // Before the observer is removed, so that no change of this client is missed while images may be served.
         table.withLockedValue { $0.apply(ThumbcacheEvent.gap) }
         client.observe(key, nil)
         isRunning.withLockedValue { $0 = false }
     }
 
-    /// An image: from memory, else from the daemon, which downloads it if it must. nil where there is none.
+    /// Returns an image from memory or else from the daemon, which may download it. nil if there is none.
     ///
-    /// Of an image from memory ``ThumbcacheImage/status`` is what it was when the daemon sent it.
+    /// The ``ThumbcacheImage/status`` of an image from memory is the one that the daemon sent with it.
     ///
     /// - Parameters:
-    ///   - size: pixels, 1 to 4096.
+    ///   - size: in pixels, 1 to 4096.
     ///   - wait: how long the daemon may wait for a download. Default: the origin's timeout.
+    /// - Throws: ``ThumbcacheError``; ``ServerErrorCode/cancelled`` if the user is logged out or purged repeatedly
+    ///     during the request.
     public func get(
-        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: PictureSize? = nil, wait: Duration? = nil
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: ImageSize? = nil, wait: Duration? = nil
     ) async throws(ThumbcacheError) -> ThumbcacheImage? {
         let key = ImageTable.Key(user: user, profile: profile, size: size)
         let now = now()
@@ -78,32 +79,31 @@ public final class ThumbcacheImages: Sendable {
             let (image, verdict) = try await read(key, wait)
             if verdict != .gone { return image }
         }
-        throw .server(.cancelled, message: "the user was logged out or purged while this request waited")
+        throw .server(.cancelled, message: "the user was logged out or purged while the request waited")
     }
 
     private func read(
         _ key: ImageTable.Key, _ wait: Duration?
     ) async throws(ThumbcacheError) -> (ThumbcacheImage?, ImageTable.Verdict) {
         let read = table.withLockedValue { $0.begin(key) }
-        // The time before the request: an image is not kept longer for having been long on its way.
+        // The time before the request, so that transmission does not extend the image's lifetime.
         let now = now()
         do throws(ThumbcacheError) {
             let image = try await client.get(key.user, key.profile, size: key.size, wait: wait)
             return (image, table.withLockedValue { $0.end(read, with: image, now: now) })
         } catch {
             _ = table.withLockedValue { $0.end(read, with: nil, now: now) }
-            // The daemon has seen the purge or log-out before this program's event.
+            // The daemon processed the purge or logout before this program received its event.
             if case .server(.cancelled, _) = error { return (nil, .gone) }
             throw error
         }
     }
 
-    /// Bytes that are held now.
+    /// The memory in use, in bytes.
     public var bytes: Int { table.withLockedValue { $0.bytes } }
 
-    /// Images that are held now.
+    /// The number of images in memory.
     public var count: Int { table.withLockedValue { $0.count } }
 
-    /// Whether something of a user is held.
     func holds(_ user: ThumbcacheID) -> Bool { table.withLockedValue { $0.holds(user) } }
 }

@@ -1,19 +1,19 @@
 import ThumbcacheProtocol
 
-/// What a log-out or a purge did. With the receipt its promise holds: nothing that was held or was being downloaded is
-/// ever served again, not after a power cut either.
+/// The result of a logout or purge. When the receipt arrives, nothing that was stored or being downloaded is ever
+/// served again, even after a power failure.
 public struct Receipt: Sendable, Hashable {
-    /// Caches that were ended or emptied.
+    /// The number of caches that were ended or purged.
     public let users: Int
-    /// Images that were held; nil where they had not been counted yet since the daemon's start.
+    /// The number of images in them; nil if not counted yet after the daemon's start.
     public let images: Int?
-    /// Their bytes.
+    /// The total size of these images, in bytes; nil if not counted yet.
     public let bytes: Int?
-    /// Downloads that were stopped.
+    /// The number of cancelled downloads.
     public let cancelled: Int
-    /// Sessions that remain.
+    /// The number of remaining sessions.
     public let sessions: Int
-    /// Grows with every log-in, log-out and purge of the uid.
+    /// A number that grows with every login, logout and purge of the uid.
     public let epoch: Int
 
     init(_ map: Value) throws(ThumbcacheError) {
@@ -27,19 +27,19 @@ public struct Receipt: Sendable, Hashable {
     }
 }
 
-/// What is held of a user.
+/// What is stored for a user.
 public struct UserStatus: Sendable, Hashable {
-    /// Images; nil where they have not been counted yet since the daemon's start.
+    /// The number of images; nil if not counted yet after the daemon's start.
     public let images: Int?
-    /// Their bytes.
+    /// The total size of these images, in bytes; nil if not counted yet.
     public let bytes: Int?
-    /// Sessions that are open.
+    /// The number of open sessions.
     public let sessions: Int
-    /// The origin's name in the daemon's configuration.
+    /// The name of the user's origin in the daemon's configuration.
     public let origin: String?
-    /// Seconds since 1970.
+    /// The time of the login, in seconds since 1970.
     public let loggedInAt: Int
-    /// Of the cache.
+    /// The epoch of the cache; see ``Receipt/epoch``.
     public let epoch: Int
 
     init(_ map: Value) throws(ThumbcacheError) {

@@ -1,13 +1,12 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// Reads the members of a map. What is missing or of another kind is the daemon's mistake, and thrown as such.
-///
-/// Costs least where members are asked for in the order in which they stand.
+/// Reads the members of a map, fastest in the order of the reply. A missing or mistyped member throws
+/// ``ThumbcacheError/protocolViolation(_:)``.
 struct ReplyReader {
-    /// Keys and values in turns.
+    /// Alternating keys and values.
     private let members: [Value]
-    /// Where the next key is expected.
+    /// The index at which the search begins.
     private var next = 0
 
     init(_ map: Value) {
@@ -22,7 +21,7 @@ struct ReplyReader {
         for _ in 0..<members.count / 2 {
             if next == members.count { next = 0 }
             defer { next += 2 }
-            if members[next].says(key) { return members[next + 1] }
+            if members[next].isText(key) { return members[next + 1] }
         }
         return nil
     }
@@ -44,7 +43,6 @@ struct ReplyReader {
         return number
     }
 
-    /// nil for a null.
     mutating func optionalNumber(_ key: String) throws(ThumbcacheError) -> Int? {
         switch member(key) {
         case .null?: return nil
@@ -56,17 +54,17 @@ struct ReplyReader {
     }
 
     private func missing(_ key: String, _ kind: String) -> ThumbcacheError {
-        .protocolViolation("a reply without '\(key)', which is \(kind)")
+        .protocolViolation("the reply lacks '\(key)' as \(kind)")
     }
 }
 
 extension Value {
     func expectingText() throws(ThumbcacheError) -> String {
-        guard let text else { throw .protocolViolation("a reply that is no text where one was due") }
+        guard let text else { throw .protocolViolation("the reply is not text") }
         return text
     }
 
     func expectingOK() throws(ThumbcacheError) {
-        guard text == "OK" else { throw .protocolViolation("a reply that is not OK where that was due") }
+        guard text == "OK" else { throw .protocolViolation("the reply is not OK") }
     }
 }

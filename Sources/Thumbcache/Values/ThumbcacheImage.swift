@@ -1,54 +1,53 @@
 import NIOCore
 import ThumbcacheProtocol
 
-/// A picture, and what the daemon says of it.
+/// An image and its description.
 public struct ThumbcacheImage: Sendable, Hashable {
-    /// The file: PNG, JPEG, GIF, WebP or AVIF. Shares its storage with the reply it came in.
+    /// The file: PNG, JPEG, GIF, WebP or AVIF. Shares storage with the reply.
     public let bytes: ByteBuffer
-    /// What the daemon says of it.
+    /// The description of the image.
     public let status: ImageStatus
 }
 
-/// What the daemon holds, without the picture.
+/// The description of a cached image.
 public struct ImageStatus: Sendable, Hashable {
-    /// Whether an image may be served without asking its origin.
+    /// Whether an image may be served without a request to its origin.
     public enum State: String, Sendable, Hashable { case fresh, stale }
 
-    /// Where it came from. Unknown to this library: nil. A fallback is the operator's picture, served where nobody has
-    /// one of the profile.
+    /// The source of an image. `fallback` is the operator's image for profiles without one.
     public enum Source: String, Sendable, Hashable { case memory, disk, origin, revalidated, put, fallback }
 
-    /// SHA-256 of the bytes, in lower-case hexadecimal.
+    /// SHA-256 of the file, in lower-case hexadecimal.
     public let digest: String
     /// Media type, such as `image/png`.
     public let type: String
-    /// Bytes.
+    /// The size of the file, in bytes.
     public let length: Int
     /// Pixels.
     public let width: Int
     /// Pixels.
     public let height: Int
-    /// Since it was downloaded, revalidated or put.
+    /// The time since the image was downloaded, revalidated or stored.
     public let age: Duration
-    /// Until it is stale; not positive where it is. nil where that never comes.
+    /// The time until the image is stale; zero or negative if it is stale, nil if it never becomes stale.
     public let timeToLive: Duration?
-    /// Whether the daemon would serve it without asking.
+    /// Whether the image is fresh or stale.
     public let state: State
-    /// Where it came from.
+    /// The source; nil if this library does not know it.
     public let source: Source?
-    /// Of the user's cache. It grows with every log-in, log-out and purge.
+    /// The epoch of the user's cache; see ``Receipt/epoch``.
     public let epoch: Int
-    /// The digest of the picture that the daemon made this one of, in another size; nil for one that is as it came.
+    /// The digest of the source image that this one was resized from; nil if it was not resized.
     public let rendered: String?
 }
 
-/// What became of a GET that named a digest.
+/// The result of a GET with the digest of the caller's image.
 public enum ImageLookup: Sendable, Hashable {
-    /// The current image has that digest.
+    /// The current image has this digest.
     case unchanged
-    /// Another.
+    /// The current image is a different one.
     case image(ThumbcacheImage)
-    /// There is none.
+    /// There is no image.
     case none
 }
 
@@ -66,7 +65,7 @@ extension ImageStatus {
         height = try reader.number(MetaKey.height.rawValue)
         age = .seconds(try reader.number(MetaKey.age.rawValue))
         timeToLive = try reader.optionalNumber(MetaKey.ttl.rawValue).map { .seconds($0) }
-        // A state that is not known is not trusted.
+        // An unknown state is treated as stale.
         state = State(rawValue: try reader.text(MetaKey.state.rawValue)) ?? .stale
         source = Source(rawValue: try reader.text(MetaKey.source.rawValue))
         epoch = try reader.number(MetaKey.epoch.rawValue)

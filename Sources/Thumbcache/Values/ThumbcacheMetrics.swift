@@ -1,30 +1,31 @@
-/// What METRICS says: figures with names and labels, read from Prometheus's text format.
+/// The reply to METRICS: samples parsed from Prometheus's text format.
 /// https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 public struct ThumbcacheMetrics: Sendable {
-    /// One figure.
+    /// One sample.
     public struct Sample: Sendable, Hashable {
-        /// As in the text, `thumbcached_` at its front and, of a histogram, `_bucket`, `_sum` or `_count` behind it.
+        /// The name in the text, with the prefix `thumbcached_` and, for a histogram, the suffix `_bucket`, `_sum` or
+        /// `_count`.
         public let name: String
-        /// By name.
+        /// Label values by label name.
         public let labels: [String: String]
-        /// A counter or gauge.
+        /// The value of the counter, gauge or bucket.
         public let value: Double
     }
 
-    /// In the order of the text.
+    /// The samples in the order of the text.
     public let samples: [Sample]
-    private let places: [String: [Int]]
+    private let indices: [String: [Int]]
 
-    /// Far more than a daemon says: a histogram has some 150 samples, an origin some 30.
+    /// Limits far above a daemon's output: a histogram has about 150 samples, an origin about 30.
     static let mostBytes = 8 << 20
     static let mostSamples = 100_000
     static let mostLabels = 16
 
-    /// Reads the text; comments and times are passed over.
-    /// - Throws: ``ThumbcacheError/protocolViolation(_:)`` for what is not in the format, or far too much of it.
+    /// Parses the text. Comments and timestamps are ignored.
+    /// - Throws: ``ThumbcacheError/protocolViolation(_:)`` if the text is invalid or exceeds 8 MiB or 100,000 samples.
     public init(_ text: String) throws(ThumbcacheError) {
         guard text.utf8.count <= Self.mostBytes else {
-            throw .protocolViolation("METRICS of more than \(Self.mostBytes) bytes")
+            throw .protocolViolation("the reply to METRICS has more than \(Self.mostBytes) bytes")
         }
         var samples: [Sample] = []
         var number = 0
@@ -33,37 +34,36 @@ public struct ThumbcacheMetrics: Sendable {
             var scanner = MetricScanner(line)
             guard !scanner.isComment else { continue }
             guard let sample = scanner.sample() else {
-                throw .protocolViolation("line \(number) of METRICS is not in Prometheus's text format")
+                throw .protocolViolation("line \(number) of METRICS is not valid in Prometheus's text format")
             }
             guard samples.count < Self.mostSamples else {
-                throw .protocolViolation("METRICS of more than \(Self.mostSamples) samples")
+                throw .protocolViolation("the reply to METRICS has more than \(Self.mostSamples) samples")
             }
             samples.append(sample)
         }
         self.samples = samples
-        places = Dictionary(grouping: samples.indices) { samples[$0].name }
+        indices = Dictionary(grouping: samples.indices) { samples[$0].name }
     }
 
-    /// The figure with this name and exactly these labels; nil where there is none.
+    /// The value with this name and exactly these labels; nil if there is none.
     public subscript(name: String, labels: [String: String] = [:]) -> Double? {
-        places[name]?.lazy.map { samples[$0] }.first { $0.labels == labels }?.value
+        indices[name]?.lazy.map { samples[$0] }.first { $0.labels == labels }?.value
     }
 
-    /// All figures of a name, in the order of the text, that have at least these labels.
+    /// Returns the samples of a name that have at least these labels, in the order of the text.
     public func samples(of name: String, having labels: [String: String] = [:]) -> [Sample] {
-        (places[name] ?? []).lazy.map { samples[$0] }.filter { sample in
+        (indices[name] ?? []).lazy.map { samples[$0] }.filter { sample in
             labels.allSatisfy { sample.labels[$0.key] == $0.value }
         }
     }
 
-    /// Their sum; nil where there is none of them.
+    /// Returns the sum of the samples that have at least these labels; nil if there is none.
     public func sum(of name: String, having labels: [String: String] = [:]) -> Double? {
         let found = samples(of: name, having: labels)
         return found.isEmpty ? nil : found.reduce(0) { $0 + $1.value }
     }
 }
 
-/// One line of the format.
 private struct MetricScanner {
     private var rest: Substring.UTF8View
 
@@ -73,7 +73,6 @@ private struct MetricScanner {
         skipBlanks()
     }
 
-    /// Or nothing at all.
     var isComment: Bool { rest.isEmpty || rest.first == UInt8(ascii: "#") }
 
     mutating func sample() -> ThumbcacheMetrics.Sample? {
@@ -82,7 +81,7 @@ private struct MetricScanner {
         skipBlanks()
         guard let value = number() else { return nil }
         skipBlanks()
-        // Milliseconds since 1970.
+        // An optional timestamp in milliseconds.
         if !rest.isEmpty {
             guard let time = text(until: { $0 == 0x20 || $0 == 0x09 }), Int64(time) != nil else { return nil }
             skipBlanks()
@@ -92,23 +91,23 @@ private struct MetricScanner {
 
     private mutating func labels() -> [String: String]? {
         skipBlanks()
-        guard take("{") else { return [:] }
+        guard consume("{") else { return [:] }
         var labels: [String: String] = [:]
         while true {
             skipBlanks()
-            if take("}") { return labels }
+            if consume("}") { return labels }
             guard labels.count < ThumbcacheMetrics.mostLabels, let name = word(colon: false) else { return nil }
             skipBlanks()
-            guard take("=") else { return nil }
+            guard consume("=") else { return nil }
             skipBlanks()
             guard let value = quoted(), labels.updateValue(value, forKey: name) == nil else { return nil }
             skipBlanks()
-            if !take(",") { return take("}") ? labels : nil }
+            if !consume(",") { return consume("}") ? labels : nil }
         }
     }
 
     private mutating func quoted() -> String? {
-        guard take("\"") else { return nil }
+        guard consume("\"") else { return nil }
         var bytes: [UInt8] = []
         while let byte = rest.popFirst() {
             switch byte {
@@ -133,7 +132,7 @@ private struct MetricScanner {
         case "-Inf": return -.infinity
         case "NaN": return .nan
         default:
-            // Double reads more than the format has: hexadecimals and words.
+            // Double also accepts hexadecimal numbers and words, which the format does not have.
             let isDecimal = text.utf8.allSatisfy { (0x30...0x39).contains($0) || "+-.eE".utf8.contains($0) }
             return isDecimal ? Double(text) : nil
         }
@@ -158,7 +157,7 @@ private struct MetricScanner {
         return text.isEmpty ? nil : String(decoding: text, as: UTF8.self)
     }
 
-    private mutating func take(_ character: Unicode.Scalar) -> Bool {
+    private mutating func consume(_ character: Unicode.Scalar) -> Bool {
         guard rest.first == UInt8(ascii: character) else { return false }
         rest.removeFirst()
         return true

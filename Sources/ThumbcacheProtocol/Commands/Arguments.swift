@@ -1,18 +1,18 @@
 import NIOCore
 
-/// The arguments of a request, read one after another: those at a fixed place, then the options.
+/// Reads the arguments of a request: positional arguments first, then options.
 struct Arguments {
     let request: Request
     let command: CommandName
-    let limits: CommandLimits
-    /// Of the argument that comes next.
+    let limits: RequestLimits
+    /// The index of the next argument.
     var index = 1
-    /// One bit for each option that has been read.
+    /// One bit per option that has been read.
     private var seen: UInt32 = 0
-    /// The one whose value comes next.
+    /// The option that was read last.
     private(set) var current = Option.size
 
-    init(_ request: borrowing Request, of command: CommandName, _ limits: CommandLimits) {
+    init(_ request: borrowing Request, of command: CommandName, _ limits: RequestLimits) {
         self.request = copy request
         self.command = command
         self.limits = limits
@@ -25,7 +25,7 @@ struct Arguments {
         return request[index]
     }
 
-    /// An id of a user, a profile or a session: opaque, of 1 to ``CommandLimits/id`` bytes. Its value is never shown.
+    /// Reads a user, profile or session id: 1 to ``RequestLimits/id`` opaque bytes. Errors never contain it.
     mutating func id(_ what: String) throws(CommandError) -> ByteBuffer {
         let id = next()
         guard id.readableBytes > 0 else {
@@ -37,21 +37,19 @@ struct Arguments {
         return id
     }
 
-    /// One user, or all of them.
     mutating func target() throws(CommandError) -> UserTarget {
         let user = try id("user")
         let isStar = user.readableBytes == 1 && user.getInteger(at: user.readerIndex) == UInt8(ascii: "*")
         return isStar ? .all : .user(user)
     }
 
-    /// All that are left, each one user or all of them.
     mutating func targets() throws(CommandError) -> [UserTarget] {
         var targets: [UserTarget] = []
         while !isAtEnd { targets.append(try target()) }
         return targets
     }
 
-    /// `*` is nobody's name.
+    /// Reads a user other than `*`.
     mutating func user() throws(CommandError) -> ByteBuffer {
         guard case .user(let user) = try target() else {
             throw CommandError(
@@ -60,9 +58,9 @@ struct Arguments {
         return user
     }
 
-    /// A count and as many profiles. Whatever they look like, they are ids: the count says where they end.
+    /// Reads a count and that many profiles, which may look like options.
     mutating func profiles() throws(CommandError) -> [ByteBuffer] {
-        // A count that is no number is not shown: it may be the id of a profile, whose count was forgotten.
+        // An invalid count is not shown: it may be a profile id whose count is missing.
         guard let count = request.withBytes(of: index, { wholeNumber($0) }) else {
             throw CommandError(
                 .err, "the count of profiles is not a whole number of decimal digits: \(command.specification.syntax)")
@@ -80,16 +78,14 @@ struct Arguments {
         return try (1...count).map { number throws(CommandError) in try id("profile \(number)") }
     }
 
-    // MARK: Options
+    /// Whether the next argument is an option.
+    var isAtOption: Bool { !isAtEnd && Option(request.withBytes(of: index) { PackedName($0) }) != nil }
 
-    /// Whether an option comes next.
-    var isAtOption: Bool { !isAtEnd && Option(request.withBytes(of: index) { Word($0) }) != nil }
-
-    /// The next option, each at most once; nil at the end.
+    /// Reads the next option; nil at the end. Each option is allowed once.
     mutating func option() throws(CommandError) -> Option? {
         guard !isAtEnd else { return nil }
-        guard let option = Option(request.withBytes(of: index) { Word($0) }) else {
-            // Not shown: what stands where an option is due may well be an id or a token.
+        guard let option = Option(request.withBytes(of: index) { PackedName($0) }) else {
+            // Not shown, since it may be an id or a token.
             throw CommandError(.err, "bad option (argument \(index)) for '\(command.name)': \(expected)")
         }
         let bit = UInt32(1) << UInt32(option.rawValue)
@@ -102,29 +98,26 @@ struct Arguments {
         return option
     }
 
-    /// Whether an option was given.
     func seen(_ option: Option) -> Bool { seen & UInt32(1) << UInt32(option.rawValue) != 0 }
 
-    /// What to throw for an option that this command does not take.
-    func notTaken() -> CommandError {
+    func unsupportedOption() -> CommandError {
         CommandError(.err, "bad option '\(current.name)' for '\(command.name)': \(expected)")
     }
 
     var expected: String { "expected \(alternatives(command.specification.options))" }
 
-    /// There is a value for the option.
     func requireValue() throws(CommandError) {
         guard !isAtEnd else {
-            throw CommandError(.err, "option \(current.name) of '\(command.name)' lacks its value")
+            throw CommandError(.err, "option \(current.name) of '\(command.name)' has no value")
         }
     }
 }
 
 extension Request {
-    /// Whether this is `GET user profile`, without options. What it names is not checked.
-    public var isPlainGet: Bool { count == 3 && withBytes(of: 0) { Word($0) } == "GET" }
+    /// Whether this is `GET user profile` without options. The arguments are not validated.
+    public var isPlainGet: Bool { count == 3 && withBytes(of: 0) { PackedName($0) } == "GET" }
 
-    /// - Parameter counts: how many arguments the command may have, its name included.
+    /// - Parameter counts: the allowed number of arguments, including the command's name.
     func requireCount(
         _ counts: ClosedRange<Int>, of command: @autoclosure () -> CommandSpecification
     ) throws(CommandError) {
@@ -134,11 +127,11 @@ extension Request {
         }
     }
 
-    /// Which of the subcommands of `command` it asks for, as `client|id`.
+    /// Returns the subcommand of `command` in upper case, such as `ID`.
     func subcommand(of command: CommandName) throws(CommandError) -> String {
         let all = command.specification.subcommands
         let words = all.map { $0.name.drop { $0 != "|" }.dropFirst().uppercased() }
-        guard let index = words.map({ Word($0) }).firstIndex(of: withBytes(of: 1) { Word($0) }) else {
+        guard let index = words.map({ PackedName($0) }).firstIndex(of: withBytes(of: 1) { PackedName($0) }) else {
             throw CommandError(
                 .err, "unknown subcommand '\(shown(at: 1))' of '\(command.name)': expected \(alternatives(words))")
         }
@@ -146,24 +139,23 @@ extension Request {
         return words[index]
     }
 
-    /// Arguments as names, which are short: one as long as an image is not made a string of.
+    /// Returns arguments as short names. Rejects long ones before a string is allocated.
     func names(_ range: Range<Int>) throws(CommandError) -> [String] {
         try range.map { index throws(CommandError) in
             let name = self[index]
-            guard name.readableBytes <= CommandLimits.word else {
+            guard name.readableBytes <= CommandLimits.shortName else {
                 throw CommandError(
-                    .err, "argument \(index) is too long: expected a name of at most \(CommandLimits.word) bytes")
+                    .err, "argument \(index) is too long: expected a name of at most \(CommandLimits.shortName) bytes")
             }
             return String(buffer: name)
         }
     }
 
-    /// Text of the client's, fit for an error message.
     func shown(at index: Int) -> String { withBytes(of: index) { printableText($0) } }
 }
 
 extension ByteBuffer {
-    /// A name that a client gives its connection: no spaces and no control characters, as in Redis.
+    /// Validates a connection name: no spaces and no control characters, as in Redis.
     func connectionName(_ what: String) throws(CommandError) -> ByteBuffer {
         guard readableBytes <= CommandLimits.name && readableBytesView.allSatisfy({ 0x21...0x7E ~= $0 }) else {
             throw CommandError(
@@ -173,10 +165,10 @@ extension ByteBuffer {
     }
 }
 
-/// A name of the protocol, of a command or an option, with its case folded: at most twelve letters in one machine word,
-/// five bits each, so that telling commands apart makes no string and costs one comparison each.
-struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
-    /// The letters in upper case, the last one lowest; 0 for what is no name at all.
+/// The name of a command or option, folded to upper case: at most 12 letters of 5 bits each in one integer, so that a
+/// lookup allocates no string and takes one comparison per name.
+struct PackedName: Equatable, Sendable, ExpressibleByStringLiteral {
+    /// The letters, the last one in the lowest bits; 0 for anything else.
     private let letters: UInt64
 
     @inline(__always)
@@ -195,10 +187,10 @@ struct Word: Equatable, Sendable, ExpressibleByStringLiteral {
 
     init(_ text: String) {
         var text = text
-        self = text.withUTF8 { Word(UnsafeRawBufferPointer($0)) }
+        self = text.withUTF8 { PackedName(UnsafeRawBufferPointer($0)) }
     }
 
-    /// Of upper-case letters, twelve at most.
+    /// A literal has at most 12 letters.
     @inline(__always)
     init(stringLiteral text: StaticString) {
         self.init(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))

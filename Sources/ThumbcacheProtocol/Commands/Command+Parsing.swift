@@ -1,16 +1,15 @@
+import ImageOptions
 import NIOCore
 
 extension Command {
-    /// Reads a command from a request. Names of commands and options are compared without regard to case; every other
-    /// argument is taken as it is.
-    ///
-    /// - Throws: ``CommandError`` that names what is wrong with the request and says what would be right.
-    public init(_ request: borrowing Request, limits: CommandLimits = CommandLimits()) throws(CommandError) {
+    /// Parses a request. Command and option names are case-insensitive; all other arguments are taken literally.
+    /// - Throws: ``CommandError`` that names the invalid argument and the valid values.
+    public init(_ request: borrowing Request, limits: RequestLimits = RequestLimits()) throws(CommandError) {
         guard request.count > 0 else { throw CommandError(.err, "the request is empty: expected a command") }
-        guard let name = CommandName(request.withBytes(of: 0) { Word($0) }) else {
+        guard let name = CommandName(request.withBytes(of: 0) { PackedName($0) }) else {
             throw CommandError(
                 .err,
-                request.withBytes(of: 0) { CommandName.advice(Word($0)) }
+                request.withBytes(of: 0) { CommandName.advice(PackedName($0)) }
                     ?? "unknown command '\(request.shown(at: 0))', see COMMAND")
         }
         try request.requireCount(name.counts, of: name.specification)
@@ -34,7 +33,7 @@ extension Command {
         case .reset: self = .reset
         case .select:
             guard request.withBytes(of: 1, { wholeNumber($0) }) == 0 else {
-                throw CommandError(.err, "no database '\(request.shown(at: 1))': there is only 0")
+                throw CommandError(.err, "no database '\(request.shown(at: 1))': only 0 exists")
             }
             self = .select
         case .client: self = .client(try ClientCommand(request))
@@ -45,38 +44,38 @@ extension Command {
     }
 }
 
-// MARK: Images
-
 extension GetCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profile: try arguments.id("profile"))
+        var sizes = SizeParser()
         while let option = try arguments.option() {
             switch option {
-            case .size, .fit, .format: try arguments.take(option, into: &sizing)
+            case .size, .fit, .format: try sizes.read(option, from: &arguments)
             case .url: url = try arguments.url()
             case .wait: wait = try arguments.wait()
             case .cached, .noWait: download = try arguments.downloadChoice(option, instead: download)
             case .ifNot: ifNot = try arguments.digest()
             case .meta: meta = true
-            default: throw arguments.notTaken()
+            default: throw arguments.unsupportedOption()
             }
         }
-        try arguments.check(sizing)
+        size = try sizes.size(of: arguments)
     }
 }
 
 extension MGetCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profiles: try arguments.profiles())
+        var sizes = SizeParser()
         while let option = try arguments.option() {
             switch option {
-            case .size, .fit, .format: try arguments.take(option, into: &sizing)
+            case .size, .fit, .format: try sizes.read(option, from: &arguments)
             case .wait: wait = try arguments.wait()
             case .cached, .noWait: download = try arguments.downloadChoice(option, instead: download)
-            default: throw arguments.notTaken()
+            default: throw arguments.unsupportedOption()
             }
         }
-        try arguments.check(sizing)
+        size = try sizes.size(of: arguments)
     }
 }
 
@@ -89,9 +88,9 @@ extension PutCommand {
         }
         while let option = try arguments.option() {
             switch option {
-            case .size: size = try arguments.size()
+            case .size: size = try ImageSize(arguments.size())
             case .ttl: ttl = try arguments.ttl()
-            default: throw arguments.notTaken()
+            default: throw arguments.unsupportedOption()
             }
         }
     }
@@ -100,20 +99,21 @@ extension PutCommand {
 extension WarmCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user(), profiles: try arguments.profiles())
+        var sizes = SizeParser()
         while let option = try arguments.option() {
-            try arguments.take(option, into: &sizing)
+            try sizes.read(option, from: &arguments)
         }
-        try arguments.check(sizing)
+        size = try sizes.size(of: arguments)
     }
 }
 
 extension PurgeCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(target: try arguments.target())
-        // No option's name is a number, so what is none has to be the count.
+        // No option's name is a number, so any other argument must be the count.
         if !arguments.isAtEnd && !arguments.isAtOption { profiles = try arguments.profiles() }
         while let option = try arguments.option() {
-            guard option == .uid else { throw arguments.notTaken() }
+            guard option == .uid else { throw arguments.unsupportedOption() }
             uid = try arguments.uid()
         }
     }
@@ -123,14 +123,13 @@ extension StatCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user())
         if !arguments.isAtEnd { profile = try arguments.id("profile") }
+        var sizes = SizeParser()
         while let option = try arguments.option() {
-            try arguments.take(option, into: &sizing)
+            try sizes.read(option, from: &arguments)
         }
-        try arguments.check(sizing)
+        size = try sizes.size(of: arguments)
     }
 }
-
-// MARK: Users
 
 extension LoginCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
@@ -142,7 +141,7 @@ extension LoginCommand {
             case .origin: origin = try arguments.originName()
             case .token: token = try arguments.token()
             case .refresh: refresh = try arguments.refreshToken()
-            default: throw arguments.notTaken()
+            default: throw arguments.unsupportedOption()
             }
         }
     }
@@ -155,13 +154,11 @@ extension LogoutCommand {
             switch option {
             case .session: session = try arguments.session()
             case .uid: uid = try arguments.uid()
-            default: throw arguments.notTaken()
+            default: throw arguments.unsupportedOption()
             }
         }
     }
 }
-
-// MARK: The connection
 
 extension HelloCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
@@ -174,12 +171,12 @@ extension HelloCommand {
         while let option = try arguments.option() {
             switch option {
             case .auth:
-                // The connection answers with an error that names the caller's uid.
+                // The connection replies with an error that names the caller's uid.
                 _ = try arguments.value()
                 _ = try arguments.value()
                 hasAuth = true
             case .setName: name = try arguments.connectionName()
-            default: throw arguments.notTaken()
+            default: throw arguments.unsupportedOption()
             }
         }
     }
@@ -217,19 +214,18 @@ extension CommandQuery {
         }
     }
 
-    /// Far more than there are commands, and no more than a turn of the event loop has time for.
-    private static var longest: Int { 256 }
+    /// More than the number of commands, but few enough for one turn of the event loop.
+    private static var maximumNames: Int { 256 }
 
     private static func names(of request: borrowing Request) throws(CommandError) -> [String] {
-        guard request.count - 2 <= longest else {
+        guard request.count - 2 <= maximumNames else {
             throw CommandError(
-                .err, "'command \(request.shown(at: 1))' names \(request.count - 2) commands: at most \(longest)")
+                .err, "'command \(request.shown(at: 1))' names \(request.count - 2) commands: at most \(maximumNames)")
         }
         return try request.names(2..<request.count)
     }
 }
 
-/// Every command there is.
 enum CommandName: Int, CaseIterable {
     case get, mget, put, warm, purge, stat
     case login, logout, users
@@ -237,40 +233,39 @@ enum CommandName: Int, CaseIterable {
     case hello, ping, echo, quit, reset, select, client
     case command, info, metrics
 
-    private static let words = allCases.map { Word($0.name) }
+    private static let packedNames = allCases.map { PackedName($0.name) }
     private static let specifications = allCases.map(\.described)
     private static let counts = specifications.map(\.counts)
 
-    init?(_ word: Word) {
-        guard let index = Self.words.firstIndex(of: word) else { return nil }
+    init?(_ name: PackedName) {
+        guard let index = Self.packedNames.firstIndex(of: name) else { return nil }
         self.init(rawValue: index)
     }
 
-    /// In lower case.
     var name: String { "\(self)" }
 
-    /// What this command takes: by this its arguments are counted, its errors worded and COMMAND answered.
+    /// The specification that argument counts, error messages and COMMAND are derived from.
     var specification: CommandSpecification { Self.specifications[rawValue] }
 
-    /// What to use instead of a command that clients of Redis send.
-    static func advice(_ word: Word) -> String? {
-        switch word {
-        case "AUTH": "AUTH is not needed: the kernel tells the daemon which uid you are; connect without a password"
-        case "SET", "SETEX": "SET is no command here: PUT user profile image stores an image"
-        case "DEL", "UNLINK": "DEL is no command here: PURGE user 1 profile removes an image"
-        case "EXISTS", "TTL": "EXISTS is no command here: STAT user profile says what is held of an image"
-        case "FLUSHALL", "FLUSHDB": "FLUSHALL is no command here: PURGE user removes all images of a user"
+    /// Advice for commands that clients of Redis send.
+    static func advice(_ name: PackedName) -> String? {
+        switch name {
+        case "AUTH": "AUTH is not supported: the kernel reports the caller's uid; connect without a password"
+        case "SET", "SETEX": "SET is not supported: use PUT user profile image to store an image"
+        case "DEL", "UNLINK": "DEL is not supported: use PURGE user 1 profile to remove an image"
+        case "EXISTS", "TTL": "EXISTS is not supported: use STAT user profile to query a cached image"
+        case "FLUSHALL", "FLUSHDB": "FLUSHALL is not supported: use PURGE user to remove all images of a user"
         default: nil
         }
     }
 
-    /// How many arguments it may have, with the name. Looked at for each request.
+    /// The allowed number of arguments, including the name; cached, since it is checked for each request.
     var counts: ClosedRange<Int> { Self.counts[rawValue] }
 
     private var described: CommandSpecification {
         let connection = ["noscript", "loading", "stale", "fast"]
         let server = ["loading", "stale"]
-        func takes(
+        func command(
             _ summary: String, _ group: String, _ flags: [String], _ arguments: CommandArgument...,
             parts: [CommandSpecification] = [], mayStandAlone: Bool = true
         ) -> CommandSpecification {
@@ -278,94 +273,93 @@ enum CommandName: Int, CaseIterable {
                 name: name, summary: summary, group: group, flags: flags, arguments: arguments, subcommands: parts,
                 mayStandAlone: mayStandAlone)
         }
-        func part(_ part: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
-            // CLIENT's and COMMAND's.
+        func subcommand(_ part: String, _ summary: String, _ arguments: CommandArgument...) -> CommandSpecification {
             let (group, flags) = self == .client ? ("connection", ["noscript"] + server) : ("server", server)
             return CommandSpecification(
                 name: "\(name)|\(part)", summary: summary, group: group, flags: flags, arguments: arguments)
         }
         return switch self {
         case .get:
-            takes(
-                "Returns an image, from the cache or else from the user's origin", "images", ["readonly"],
+            command(
+                "Returns an image from the cache or the user's origin", "images", ["readonly"],
                 .string("user"), .string("profile"), .size, .fit, .format, .option("URL", "url"), .wait, .download,
                 .option("IFNOT", "digest"), .flag("META"))
         case .mget:
-            takes(
-                "Returns several images, downloading side by side those that are missing", "images", ["readonly"],
+            command(
+                "Returns several images; missing ones are downloaded in parallel", "images", ["readonly"],
                 .string("user"), .integer("count"), .string("profile").multiple, .size, .fit, .format, .wait,
                 .download)
         case .put:
-            takes(
-                "Stores an image that the client has", "images", ["write", "denyoom"],
+            command(
+                "Stores an image", "images", ["write", "denyoom"],
                 .string("user"), .string("profile"), .string("image"), .size, .option("TTL", "seconds", .integer))
         case .warm:
-            takes(
-                "Downloads in the background those images that are missing or stale", "images", ["readonly"],
+            command(
+                "Downloads missing and stale images in the background", "images", ["readonly"],
                 .string("user"), .integer("count"), .string("profile").multiple, .size, .fit, .format)
         case .purge:
-            takes(
-                "Removes the images of a user, or those of some profiles; the user stays logged in", "images",
+            command(
+                "Removes all images of a user, or those of some profiles; the user stays logged in", "images",
                 ["write"], .target, .block("profiles", .integer("count"), .string("profile").multiple).optional, .uid)
         case .stat:
-            takes(
-                "Says what is held of a user, or of one profile", "images", ["readonly"],
-                .string("user"), .block("slot", .string("profile"), .size, .fit, .format).optional)
+            command(
+                "Describes what is cached for a user or a profile", "images", ["readonly"],
+                .string("user"), .block("image", .string("profile"), .size, .fit, .format).optional)
         case .login:
-            takes(
+            command(
                 "Opens the cache of a user", "login", ["write", "denyoom"],
                 .string("user"), .option("SESSION", "id"), .flag("HOLD"), .option("ORIGIN", "name"),
                 .option("TOKEN", "token"), .option("REFRESH", "token"))
         case .logout:
-            takes(
-                "Ends a session of a user; with the last one, or without SESSION, ends the user's cache", "login",
+            command(
+                "Ends a user's session or all sessions; the cache ends with the last one", "login",
                 ["write"], .target, .option("SESSION", "id"), .uid)
-        case .users: takes("Returns the users of the caller's uid that are logged in", "login", ["readonly"])
+        case .users: command("Returns the logged-in users of the caller's uid", "login", ["readonly"])
         case .subscribe:
-            takes("Has events of users sent to the connection", "pubsub", ["pubsub", "noscript"], .target.multiple)
+            command("Subscribes the connection to events of users", "pubsub", ["pubsub", "noscript"], .target.multiple)
         case .unsubscribe:
-            takes(
-                "Has events of users, or of all, no longer sent", "pubsub", ["pubsub", "noscript"],
+            command(
+                "Unsubscribes the connection from events of some or all users", "pubsub", ["pubsub", "noscript"],
                 .target.multiple.optional)
         case .hello:
-            takes(
-                "Says who the server is, and switches the version of the protocol", "connection", connection,
+            command(
+                "Describes the server and selects the protocol version", "connection", connection,
                 .block(
                     "arguments", .integer("version"),
                     .block("auth", token: "AUTH", .string("name"), .string("password")).optional,
                     .option("SETNAME", "name")
                 ).optional)
         case .ping:
-            takes("Answers PONG, or the message", "connection", connection, .string("message").optional)
-        case .echo: takes("Answers the message", "connection", connection, .string("message"))
-        case .quit: takes("Closes the connection", "connection", connection)
-        case .reset: takes("Takes the connection back to how it began", "connection", connection)
-        case .select: takes("Does nothing: there is one database", "connection", connection, .integer("index"))
+            command("Returns PONG or the message", "connection", connection, .string("message").optional)
+        case .echo: command("Returns the message", "connection", connection, .string("message"))
+        case .quit: command("Closes the connection", "connection", connection)
+        case .reset: command("Resets the state of the connection", "connection", connection)
+        case .select: command("Has no effect; the only database is 0", "connection", connection, .integer("index"))
         case .client:
-            takes(
-                "Commands about the connection", "connection", [],
+            command(
+                "Contains commands about the connection", "connection", [],
                 parts: [
-                    part("id", "Returns the number of the connection"),
-                    part("list", "Returns the connections that there are"),
-                    part("getname", "Returns the name of the connection"),
-                    part("setname", "Names the connection", .string("name")),
-                    part(
-                        "setinfo", "Says which library the client uses",
+                    subcommand("id", "Returns the number of the connection"),
+                    subcommand("list", "Lists the connections"),
+                    subcommand("getname", "Returns the connection's name"),
+                    subcommand("setname", "Sets the connection's name", .string("name")),
+                    subcommand(
+                        "setinfo", "Sets the client library's name or version",
                         .oneOf("attribute", .word("LIB-NAME", "lib-name"), .word("LIB-VER", "lib-ver")),
                         .string("value")),
-                    part("capa", "Says what the client can do, which changes nothing", .string("name").multiple),
+                    subcommand("capa", "Accepts client capabilities; has no effect", .string("name").multiple),
                 ], mayStandAlone: false)
         case .command:
-            takes(
-                "Returns what commands there are", "server", server,
+            command(
+                "Describes all commands", "server", server,
                 parts: [
-                    part("count", "Returns how many commands there are"),
-                    part("info", "Returns the shape of commands", .string("name").optional.multiple),
-                    part("docs", "Returns the documentation of commands", .string("name").optional.multiple),
+                    subcommand("count", "Returns the number of commands"),
+                    subcommand("info", "Describes the arity and flags of commands", .string("name").optional.multiple),
+                    subcommand("docs", "Documents commands", .string("name").optional.multiple),
                 ])
         case .info:
-            takes("Returns figures of the server as text", "server", server, .string("section").optional.multiple)
-        case .metrics: takes("Returns figures of the server for Prometheus, to admins and observers", "server", server)
+            command("Returns statistics of the server as text", "server", server, .string("section").optional.multiple)
+        case .metrics: command("Returns metrics for Prometheus; admins and observers only", "server", server)
         }
     }
 }
@@ -374,8 +368,8 @@ extension CommandArgument {
     /// `user|*`
     fileprivate static var target: CommandArgument { .oneOf("target", .string("user"), .word("*", "all")) }
     fileprivate static var size: CommandArgument { .option("SIZE", "px", .integer) }
-    fileprivate static var fit: CommandArgument { .words("FIT", PictureFit.allCases.map(\.rawValue)) }
-    fileprivate static var format: CommandArgument { .words("FORMAT", PictureFormat.allCases.map(\.rawValue)) }
+    fileprivate static var fit: CommandArgument { .words("FIT", ImageFit.allCases.map(\.rawValue)) }
+    fileprivate static var format: CommandArgument { .words("FORMAT", ImageFormat.allCases.map(\.rawValue)) }
     fileprivate static var wait: CommandArgument { .option("WAIT", "ms", .integer) }
     /// `[CACHED|NOWAIT]`
     fileprivate static var download: CommandArgument {

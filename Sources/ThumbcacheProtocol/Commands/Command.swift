@@ -1,9 +1,10 @@
+import ImageOptions
 import NIOCore
 
-/// What a client asks for: a request whose every argument has been checked.
+/// A request whose arguments have been validated.
 ///
-/// Ids and images share the storage of the request; what is kept longer has to be copied. A `size` is in pixels, 1 to
-/// 4096, and 0 where none is named; a `wait` in milliseconds, 0 to 600000.
+/// Ids and images share the storage of the request and must be copied to outlive it. `CommandName` declares the syntax,
+/// ``CommandLimits`` the units and ranges.
 public enum Command: Sendable, Equatable {
     case get(GetCommand)
     case mget(MGetCommand)
@@ -14,25 +15,25 @@ public enum Command: Sendable, Equatable {
     case login(LoginCommand)
     case logout(LogoutCommand)
     case users
-    /// At least one.
+    /// At least one target.
     case subscribe([UserTarget])
-    /// None: from all there are.
+    /// Empty: all subscriptions.
     case unsubscribe([UserTarget])
     case hello(HelloCommand)
     case ping(ByteBuffer?)
     case echo(ByteBuffer)
     case quit
     case reset
-    /// Of database 0: there is no other.
+    /// Database 0; others are rejected.
     case select
     case client(ClientCommand)
     case command(CommandQuery)
-    /// INFO, with the sections named, in lower case.
+    /// The sections in lower case; empty for all.
     case info([String])
     case metrics
 
-    /// Whether a connection that is subscribed takes it in version 2 of the protocol, as in Redis.
-    public var isTakenBySubscribers: Bool {
+    /// Whether the command is allowed on a subscribed connection in version 2 of the protocol, as in Redis.
+    public var isAllowedWhileSubscribed: Bool {
         switch self {
         case .subscribe, .unsubscribe, .ping, .quit, .reset: true
         default: false
@@ -40,98 +41,92 @@ public enum Command: Sendable, Equatable {
     }
 }
 
-/// `GET user profile [SIZE px [FIT fit] [FORMAT format]] [URL u] [WAIT ms] [CACHED|NOWAIT] [IFNOT digest] [META]`
-public struct GetCommand: SizedCommand, Sendable, Equatable {
+public struct GetCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer
-    public var sizing = Sizing()
-    /// Printable ASCII; what it points to is not yet checked.
+    public var size: ImageSize?
+    /// Printable ASCII, not yet checked against the origin's rules.
     public var url: String?
     public var wait: Int64?
     public var download = DownloadChoice.awaited
-    /// 64 lower-case hexadecimal digits.
+    /// A digest of 64 lower-case hexadecimal digits.
     public var ifNot: ByteBuffer?
     public var meta = false
 
-    /// Whether any image of the image key will do, and nothing is wanted but the image.
+    /// Whether the request has none of URL, IFNOT and META.
     public var isPlain: Bool { url == nil && ifNot == nil && !meta }
 }
 
-/// What a request for an image may ask of the network.
+/// Whether a request may download an image.
 public enum DownloadChoice: Sendable, Equatable {
+    /// Downloads a missing or stale image and waits for it.
     case awaited
-    /// `NOWAIT`: what is held is the answer, and what is missing or stale is downloaded behind it.
-    case behind
-    /// `CACHED`
+    /// `NOWAIT`: returns the cached image; a missing or stale image is downloaded in the background.
+    case inBackground
+    /// `CACHED`: does not download.
     case never
 }
 
-/// `MGET user count profile [profile ...] [SIZE px …] [WAIT ms] [CACHED|NOWAIT]`
-public struct MGetCommand: SizedCommand, Sendable, Equatable {
+public struct MGetCommand: Sendable, Equatable {
     public var user: ByteBuffer
-    /// At least one; the same one may stand there twice.
+    /// At least one; duplicates are allowed.
     public var profiles: [ByteBuffer]
-    public var sizing = Sizing()
+    public var size: ImageSize?
     public var wait: Int64?
     public var download = DownloadChoice.awaited
 }
 
-/// `PUT user profile image [SIZE px] [TTL seconds]`
 public struct PutCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer
-    /// Within the limit; whether it is an image is not yet checked. May be empty.
+    /// Within the size limit; the format is not yet checked. May be empty.
     public var image: ByteBuffer
-    public var size: UInt16 = 0
-    /// Seconds, at least 1; nil: fresh until purged, evicted or put again.
+    /// With the default fit and format.
+    public var size: ImageSize?
+    /// In seconds, at least 1; nil: fresh until purged, evicted or replaced.
     public var ttl: Int64?
 }
 
-/// `WARM user count profile [profile ...] [SIZE px …]`
-public struct WarmCommand: SizedCommand, Sendable, Equatable {
+public struct WarmCommand: Sendable, Equatable {
     public var user: ByteBuffer
-    /// At least one; the same one may stand there twice.
     public var profiles: [ByteBuffer]
-    public var sizing = Sizing()
+    public var size: ImageSize?
 }
 
-/// Whom a purge, a log-out or a subscription is for.
+/// The users that a purge, logout or subscription applies to.
 public enum UserTarget: Sendable, Equatable {
-    /// `*`: every user of the uid.
+    /// `*`: all users of the uid.
     case all
     case user(ByteBuffer)
 }
 
-/// Of which accounts of the machine the users are that a purge or a log-out is for.
+/// The uids whose users a purge or logout applies to.
 public enum UIDTarget: Sendable, Equatable {
     case caller
-    /// For admins, another than their own.
+    /// Another uid; admins only.
     case uid(UInt32)
-    /// `UID *`, for admins: every uid that has somebody logged in.
+    /// `UID *`: all uids with logged-in users; admins only.
     case all
 }
 
-/// `PURGE user|* [count profile ...] [UID n|*]`
 public struct PurgeCommand: Sendable, Equatable {
     public var target: UserTarget
-    /// Empty: all that the user has.
+    /// Empty: all profiles.
     public var profiles: [ByteBuffer] = []
     public var uid = UIDTarget.caller
 }
 
-/// `STAT user [profile [SIZE px …]]`
-public struct StatCommand: SizedCommand, Sendable, Equatable {
+public struct StatCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer?
-    public var sizing = Sizing()
+    public var size: ImageSize?
 }
 
-/// `LOGIN user [SESSION id] [HOLD] [ORIGIN name] [TOKEN t] [REFRESH t]`
 public struct LoginCommand: Sendable, Equatable {
     public var user: ByteBuffer
-    /// nil: the session `default`.
+    /// nil for the session `default`.
     public var session: ByteBuffer?
-    /// The session ends when its connection does.
+    /// Whether the session ends with its connection.
     public var hold = false
     public var origin: String?
     /// Characters of RFC 6750's b64token.
@@ -140,41 +135,37 @@ public struct LoginCommand: Sendable, Equatable {
     public var refresh: ByteBuffer?
 }
 
-/// `LOGOUT user|* [SESSION id] [UID n|*]`
 public struct LogoutCommand: Sendable, Equatable {
     public var target: UserTarget
-    /// nil: every session.
+    /// nil for all sessions.
     public var session: ByteBuffer?
     public var uid = UIDTarget.caller
 }
 
-/// `HELLO [2|3 [AUTH name password] [SETNAME n]]`
 public struct HelloCommand: Sendable, Equatable {
-    /// 2 or 3; nil: as it is.
+    /// 2 or 3; nil keeps the current version.
     public var version: Int?
     public var hasAuth = false
     public var name: ByteBuffer?
 }
 
-/// `CLIENT ID|LIST|GETNAME|SETNAME n|SETINFO k v|CAPA name [name ...]`
 public enum ClientCommand: Sendable, Equatable {
     case id
     case list
     case getName
-    /// Printable ASCII without spaces; empty takes the name away.
+    /// Printable ASCII without spaces; empty removes the name.
     case setName(ByteBuffer)
     /// `key` in lower case: `lib-name` or `lib-ver`.
     case setInfo(key: String, value: ByteBuffer)
-    /// What the client can do, in words of Valkey's. All of it is about what there is not here, such as redirections.
+    /// Capabilities as in Valkey, such as redirections. None of them applies to this server.
     case capabilities
 }
 
-/// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO|DOCS [name ...]`
 public enum CommandQuery: Sendable, Equatable {
     case all
     case count
-    /// Names as they were sent; none: every command.
+    /// The names as sent; empty for all commands.
     case info([String])
-    /// Names as they were sent; none: every command.
+    /// The names as sent; empty for all commands.
     case docs([String])
 }

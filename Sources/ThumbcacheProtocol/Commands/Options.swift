@@ -1,29 +1,29 @@
 import LinuxSupport
 import NIOCore
 
-/// The words that may follow the positional arguments of a command.
+/// The options that may follow the positional arguments of a command.
 enum Option: UInt8, CaseIterable, Sendable {
     case size, fit, format, url, wait, cached, noWait, ifNot, meta, ttl, uid
     case session, hold, origin, token, refresh, auth, setName
 
-    private static let words = allCases.map { Word($0.name) }
+    private static let packedNames = allCases.map { PackedName($0.name) }
 
-    init?(_ word: Word) {
-        guard let index = Self.words.firstIndex(of: word) else { return nil }
+    init?(_ name: PackedName) {
+        guard let index = Self.packedNames.firstIndex(of: name) else { return nil }
         self.init(rawValue: UInt8(index))
     }
 
     var name: String { "\(self)".uppercased() }
 }
 
-/// The values that options take.
+/// Parsing of option values.
 extension Arguments {
     mutating func value() throws(CommandError) -> ByteBuffer {
         try requireValue()
         return next()
     }
 
-    /// The next value, if its bytes are right; else an error that says what was expected.
+    /// Reads a value and validates its bytes. The error contains `expected`.
     private mutating func value(
         _ isRight: (UnsafeRawBufferPointer) -> Bool, expected: @autoclosure () -> String
     ) throws(CommandError) -> ByteBuffer {
@@ -46,24 +46,24 @@ extension Arguments {
         return number
     }
 
-    mutating func size() throws(CommandError) -> UInt16 { UInt16(try number(in: CommandLimits.size, "pixels")) }
-    /// One of the words of an enumeration, in any case.
-    mutating func word<Word: RawRepresentable<String> & CaseIterable>() throws(CommandError) -> Word {
+    mutating func size() throws(CommandError) -> Int { try number(in: CommandLimits.size, "pixels") }
+    /// Reads a case-insensitive word of an enumeration.
+    mutating func word<Choice: RawRepresentable<String> & CaseIterable>() throws(CommandError) -> Choice {
         try requireValue()
         let shown = request.shown(at: index)
-        guard let word = Word(rawValue: String(buffer: next()).lowercased()) else {
-            let words = Word.allCases.map(\.rawValue).joined(separator: ", ")
+        guard let choice = Choice(rawValue: String(buffer: next()).lowercased()) else {
+            let words = Choice.allCases.map(\.rawValue).joined(separator: ", ")
             throw CommandError(.err, "bad \(current.name) '\(shown)': expected one of \(words)")
         }
-        return word
+        return choice
     }
 
     mutating func wait() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.wait, "milliseconds")) }
-    /// - Parameter earlier: what an option before it has chosen.
+    /// Maps CACHED or NOWAIT to a choice, and rejects a different earlier choice.
     func downloadChoice(
         _ option: Option, instead earlier: DownloadChoice
     ) throws(CommandError) -> DownloadChoice {
-        let choice = option == .cached ? DownloadChoice.never : .behind
+        let choice = option == .cached ? DownloadChoice.never : .inBackground
         guard earlier == .awaited || earlier == choice else {
             throw CommandError(
                 .err, "bad option '\(current.name)' for '\(command.name)': CACHED and NOWAIT exclude each other")
@@ -72,7 +72,7 @@ extension Arguments {
     }
 
     mutating func ttl() throws(CommandError) -> Int64 { Int64(try number(in: CommandLimits.ttl, "seconds")) }
-    /// A uid, or `*` for all.
+    /// Reads a uid, or `*` for all uids.
     mutating func uid() throws(CommandError) -> UIDTarget {
         try requireValue()
         if request.withBytes(of: index, { $0.elementsEqual("*".utf8) }) {
@@ -116,7 +116,7 @@ extension Arguments {
             expected: "1 to \(limit) characters of RFC 6750 (letters, digits, - . _ ~ + / and then =)")
     }
 
-    /// It is sent to a token endpoint only, form-encoded.
+    /// A refresh token is sent only form-encoded, so more characters are allowed than in an access token.
     mutating func refreshToken() throws(CommandError) -> ByteBuffer {
         let limit = limits.token
         return try value(

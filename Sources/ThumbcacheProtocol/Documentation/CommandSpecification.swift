@@ -1,48 +1,46 @@
-/// What a command takes, as COMMAND tells clients, and as errors tell whoever got it wrong.
+/// The arguments of a command, for COMMAND and for error messages.
 struct CommandSpecification: Sendable {
-    /// In lower case; of a subcommand `client|id`.
+    /// The name in lower case; of a subcommand as `client|id`.
     let name: String
     let summary: String
-    /// What it is listed under: `images`, `login`, `connection`, `server`.
     let group: String
-    /// In the words of Redis.
+    /// Command flags of Redis.
     let flags: [String]
     var arguments: [CommandArgument] = []
     var subcommands: [CommandSpecification] = []
-    /// Whether it may stand without one of its subcommands.
+    /// Whether the command is valid without a subcommand.
     var mayStandAlone = true
 
     private var words: [String] { name.split(separator: "|").map { $0.uppercased() } }
 
-    /// Arguments with the name; negative: at least as many.
+    /// The number of arguments including the name; if negative, its absolute value is the minimum.
     var arity: Int {
         let least = words.count + arguments.count { !$0.isOptional } + (mayStandAlone ? 0 : 1)
         let isExact = subcommands.isEmpty && !arguments.contains { $0.isOptional || $0.isMultiple }
         return isExact ? least : -least
     }
 
-    /// How many there may be, with the name. Whoever reads options sees for himself where they end.
+    /// The allowed number of arguments, including the name. It is open-ended if there are options, whose parser checks
+    /// the rest.
     var counts: ClosedRange<Int> {
         let isOpen =
             !subcommands.isEmpty || arguments.contains { $0.isMultiple || $0.kind == .block || $0.token != nil }
         return abs(arity)...(isOpen ? .max : words.count + arguments.count)
     }
 
-    /// How to write it: `GET user profile [SIZE px]` and so on.
+    /// The syntax, such as `GET user profile [SIZE px]`.
     var syntax: String {
         let choice = subcommands.map(\.syntax).map { $0.drop { $0 != " " }.dropFirst() }.joined(separator: "|")
         return (words + arguments.map(\.syntax) + (choice.isEmpty ? [] : [choice])).joined(separator: " ")
     }
 
-    /// The words of its options.
     var options: [String] { arguments.flatMap(\.tokens) }
 }
 
-/// One argument of a command, or a group of them, in the terms of COMMAND DOCS.
+/// An argument or group of arguments, with the terms of COMMAND DOCS.
 struct CommandArgument: Sendable {
     enum Kind: String, Sendable {
         case string, integer
-        /// A word that stands for itself.
         case pureToken = "pure-token"
         /// One of ``CommandArgument/arguments``.
         case oneOf = "oneof"
@@ -52,11 +50,10 @@ struct CommandArgument: Sendable {
 
     let name: String
     let kind: Kind
-    /// The word that stands before the value.
+    /// The word before the value.
     var token: String?
     var arguments: [CommandArgument] = []
     var isOptional = false
-    /// May be there several times.
     var isMultiple = false
 
     var syntax: String {
@@ -72,13 +69,11 @@ struct CommandArgument: Sendable {
         return isOptional ? "[\(text)]" : text
     }
 
-    /// The words of options in it. `*` is a value, not an option, and so is each of several that follow a word.
+    /// The option names in it. `*` is a value, and so are alternatives after a token.
     var tokens: [String] {
         if kind == .oneOf, let token { return [token] }
         return (token.map { $0 == "*" ? [] : [$0] } ?? []) + arguments.flatMap(\.tokens)
     }
-
-    // MARK: The ways to write one down
 
     static func string(_ name: String) -> CommandArgument { CommandArgument(name: name, kind: .string) }
     static func integer(_ name: String) -> CommandArgument { CommandArgument(name: name, kind: .integer) }

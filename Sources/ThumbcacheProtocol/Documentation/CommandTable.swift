@@ -1,18 +1,17 @@
 import NIOCore
 
-/// The commands there are, as COMMAND shows them: in the shapes of Redis 7, so that its clients can read them.
+/// The replies to COMMAND, in the format of Redis 7.
 /// https://redis.io/docs/latest/commands/command/ and command-docs/
 ///
-/// What is said of each is rendered once, so that a reply costs a copy of its bytes.
+/// Replies are encoded once, so that each costs only a copy.
 public struct CommandTable: Sendable {
     private let two = Replies(.two)
     private let three = Replies(.three)
 
-    /// What COMMAND answers in one version of the protocol.
     private struct Replies: Sendable {
         var info = ByteBuffer()
         var docs = ByteBuffer()
-        /// By name; a subcommand as `client|id`.
+        /// The replies for one command by name; of a subcommand as `client|id`.
         var named: [String: (info: ByteBuffer, docs: ByteBuffer)] = [:]
 
         init(_ version: RESPVersion) {
@@ -31,10 +30,10 @@ public struct CommandTable: Sendable {
         }
     }
 
-    /// Costs some thousand allocations: make one and keep it.
+    /// Encodes all replies, which takes some thousand allocations. Create one table and reuse it.
     public init() {}
 
-    /// The whole reply to a COMMAND command. It may share storage with others: copy it before changing it.
+    /// Returns the reply to a COMMAND command. It may share storage with others; copy it before changing it.
     public func reply(to query: CommandQuery, version: RESPVersion) -> ByteBuffer {
         let replies = version == .two ? two : three
         switch query {
@@ -53,7 +52,7 @@ public struct CommandTable: Sendable {
                 }
             }
         case .docs(let names):
-            // A map has a key once: so the reply is never longer than what there is to say.
+            // Keys of a map are unique, which also bounds the reply.
             var seen: Set<String> = []
             let entries = names.map { $0.lowercased() }.filter { seen.insert($0).inserted }
                 .compactMap { replies.named[$0]?.docs }
@@ -66,8 +65,8 @@ public struct CommandTable: Sendable {
 }
 
 extension CommandSpecification {
-    /// Ten elements: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
-    /// There are no keys in the sense of Redis.
+    /// Writes ten elements: name, arity, flags, first key, last key, step, categories, tips, key specifications and
+    /// subcommands. There are no keys in the sense of Redis.
     fileprivate func writeInfo(_ version: RESPVersion, into buffer: inout ByteBuffer) {
         buffer.writeArrayHeader(count: 10)
         buffer.writeBulkString(name)
@@ -79,10 +78,10 @@ extension CommandSpecification {
         for subcommand in subcommands { subcommand.writeInfo(version, into: &buffer) }
     }
 
-    /// The version of thumbcached that all commands came with. A later command needs one of its own.
+    /// The version that introduced all current commands. A later command needs its own.
     private static let firstVersion = "0.1.0"
 
-    /// Name and a map; what is empty is left out of it.
+    /// Writes the name and a map without empty members.
     fileprivate func writeDocs(_ version: RESPVersion, into buffer: inout ByteBuffer) {
         buffer.writeBulkString(name)
         let count = 3 + (arguments.isEmpty ? 0 : 1) + (subcommands.isEmpty ? 0 : 1)

@@ -1,29 +1,27 @@
 import NIOCore
 
 extension ByteBuffer {
-    /// The next reply, of either version of the protocol, for clients and tests. nil, with nothing taken, when more
-    /// bytes are needed: it is then read anew. Its strings share the buffer's storage.
-    ///
+    /// Reads the next reply, in either version of the protocol. Returns nil and consumes nothing if more bytes are
+    /// needed; parsing then starts again at the beginning of the reply. Strings share the buffer's storage.
     /// - Parameters:
-    ///   - limit: bytes of a whole reply.
-    ///   - depth: arrays and maps inside one another; 1 permits an array of plain values.
-    /// - Throws: when what stands in the buffer is no reply that thumbcached sends.
+    ///   - limit: the maximum size of a reply, in bytes.
+    ///   - depth: the maximum nesting of arrays and maps; 1 permits an array of plain values.
+    /// - Throws: ``ProtocolError`` if the bytes are not a reply that thumbcached sends, or exceed a limit.
     public mutating func readReply(limit: Int = 1 << 30, depth: Int = 16) throws(ProtocolError) -> Value? {
-        var reader = ReplyReader(rest: self, end: readerIndex + limit)
+        var reader = ReplyParser(rest: self, end: readerIndex + limit)
         guard let value = try reader.value(depth: depth) else { return nil }
         self = reader.rest
         return value
     }
 }
 
-/// What is left to read of one reply.
-private struct ReplyReader {
+private struct ReplyParser {
     var rest: ByteBuffer
-    /// Where the limit on a reply's bytes is reached.
+    /// The index at which the size limit is reached.
     let end: Int
 
-    /// Bytes of a simple string, an error or a number, marker and CRLF included.
-    private static var longestLine: Int { 64 << 10 }
+    /// Maximum length of a line in bytes, including marker and CRLF.
+    private static var maximumLine: Int { 64 << 10 }
 
     mutating func value(depth: Int) throws(ProtocolError) -> Value? {
         guard let line = try line() else { return nil }
@@ -51,16 +49,16 @@ private struct ReplyReader {
         case UInt8(ascii: "~"): return try values(line.length(), depth: depth).map(Value.array)
         case UInt8(ascii: ">"): return try values(line.length(), depth: depth).map(Value.push)
         case UInt8(ascii: "%"): return try values(line.length(), each: 2, depth: depth).map(Value.map)
-        default: throw ProtocolError("no reply begins with '\(line.shown)'")
+        default: throw ProtocolError("invalid reply '\(line.shown)'")
         }
     }
 
     private mutating func values(_ count: Int, each: Int = 1, depth: Int) throws(ProtocolError) -> [Value]? {
-        guard depth > 0 || count == 0 else { throw ProtocolError("a reply of too many levels", isTooLarge: true) }
-        // A value has three bytes at least.
+        guard depth > 0 || count == 0 else { throw ProtocolError("the reply is nested too deeply", isTooLarge: true) }
+        // A value has at least three bytes, so a larger count cannot fit into the limit.
         guard count <= (end - rest.readerIndex) / (3 * each) else { throw tooLong }
         var values: [Value] = []
-        // More than that is believed when it has come.
+        // A declared count must not cause a large allocation before the values arrive.
         values.reserveCapacity(min(count * each, 64))
         for _ in 0..<count * each {
             guard let value = try value(depth: depth - 1) else { return nil }
@@ -69,7 +67,6 @@ private struct ReplyReader {
         return values
     }
 
-    /// So many bytes, and CRLF behind them.
     private mutating func string(_ length: Int) throws(ProtocolError) -> ByteBuffer? {
         guard length <= end - rest.readerIndex - 2 else { throw tooLong }
         guard rest.readableBytes >= length + 2, let bytes = rest.readSlice(length: length) else { return nil }
@@ -80,7 +77,7 @@ private struct ReplyReader {
     }
 
     private mutating func line() throws(ProtocolError) -> Line? {
-        let most = min(Self.longestLine, end - rest.readerIndex)
+        let most = min(Self.maximumLine, end - rest.readerIndex)
         let (line, length) = rest.withUnsafeReadableBytes { all -> (Line?, Int?) in
             let bytes = all.prefix(most)
             guard let last = bytes.firstIndex(of: LF) else { return (nil, nil) }
@@ -91,15 +88,15 @@ private struct ReplyReader {
             if rest.readableBytes >= most { throw tooLong }
             return nil
         }
-        guard let line else { throw ProtocolError("a line that does not end with CRLF") }
+        guard let line else { throw ProtocolError("a line does not end with CRLF") }
         rest.moveReaderIndex(forwardBy: length)
         return line
     }
 
-    private var tooLong: ProtocolError { ProtocolError("a reply beyond the limits", isTooLarge: true) }
+    private var tooLong: ProtocolError { ProtocolError("the reply is too large", isTooLarge: true) }
 }
 
-/// A line without its CRLF, apart from its marker. Most lines are lengths, of which no text is made.
+/// A line without CRLF, split into marker and content. Most lines are numbers, for which no string is allocated.
 private struct Line {
     private enum Content {
         case number(Int)
@@ -114,7 +111,7 @@ private struct Line {
         content = Self.number(rest).map(Content.number) ?? .text(String(decoding: rest, as: UTF8.self))
     }
 
-    /// Digits, perhaps behind a minus, and nothing else.
+    /// The number, if the line is only digits with an optional minus.
     var number: Int? { if case .number(let number) = content { number } else { nil } }
 
     var text: String {
@@ -127,7 +124,7 @@ private struct Line {
     private static func number(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int? {
         let isNegative = bytes.first == UInt8(ascii: "-")
         let digits = isNegative ? bytes.dropFirst() : bytes
-        // So many digits overflow nothing; and a number is written as it is when it is made text again.
+        // 18 digits cannot overflow. Leading zeros are excluded so that `text` reproduces the line.
         guard (1...18).contains(digits.count), digits.first != UInt8(ascii: "0") || !isNegative && digits.count == 1
         else { return nil }
         var number = 0
@@ -138,12 +135,12 @@ private struct Line {
         return isNegative ? -number : number
     }
 
-    /// Marker and text, for an error message.
+    /// Marker and text, escaped for an error message.
     var shown: String { printableText(CollectionOfOne(marker) + Array(text.utf8)) }
 
     func invalid(_ expected: String) -> ProtocolError { ProtocolError("'\(shown)' is not \(expected)") }
 
-    /// - Parameter orNull: whether -1 stands here, for a null.
+    /// - Parameter orNull: whether -1 is accepted, for a null.
     func length(orNull: Bool = false) throws(ProtocolError) -> Int {
         guard let length = number ?? (text.utf8.first == UInt8(ascii: "+") ? nil : Int(text)),
             length >= (orNull ? -1 : 0)

@@ -1,12 +1,12 @@
 import NIOCore
 
-/// The version of the protocol that a connection speaks: 2 from the first byte, 3 after `HELLO 3`.
+/// The protocol version of a connection: 2 initially, 3 after `HELLO 3`.
 public enum RESPVersion: Int, Sendable, CaseIterable {
     case two = 2
     case three = 3
 }
 
-/// What stands in the place of the null. Version 2 has one null for each; version 3 has one for all.
+/// The type that a null replaces. Version 2 has one null per type; version 3 has one for all.
 public enum NullKind: Sendable {
     case bulk, array
 
@@ -14,30 +14,30 @@ public enum NullKind: Sendable {
 }
 
 extension ByteBuffer {
-    /// A request as a client sends it: an array of bulk strings.
+    /// Writes a request: an array of bulk strings.
     public mutating func writeRequest(_ arguments: [ByteBuffer]) {
         writeArrayHeader(count: arguments.count)
         for argument in arguments { writeBulkString(argument) }
     }
 }
 
-// Replies, written straight into the connection's buffer: nothing here allocates but the growth of the buffer.
+// Replies are written directly into the connection's buffer, without allocations except for its growth.
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
 extension ByteBuffer {
-    /// One reply in a buffer of its own.
+    /// Returns a reply in a new buffer.
     public static func reply(_ write: (inout ByteBuffer) -> Void) -> ByteBuffer {
         var buffer = ByteBuffer()
         write(&buffer)
         return buffer
     }
 
-    /// `+text`. Line breaks in the text, which would end the line early, become spaces.
+    /// Writes `+text`. Line breaks in the text become spaces, since they would end the reply.
     public mutating func writeSimpleString(_ text: String) {
         writeInteger(UInt8(ascii: "+"))
         writeLine(text)
     }
 
-    /// `-CODE message`. Line breaks in the message become spaces.
+    /// Writes `-CODE message`. Line breaks in the message become spaces.
     public mutating func writeRESPError(code: String, message: String) {
         writeInteger(UInt8(ascii: "-"))
         writeWithoutLineBreaks(code)
@@ -45,7 +45,6 @@ extension ByteBuffer {
         writeLine(message)
     }
 
-    /// `:value`.
     public mutating func writeRESPInteger(_ value: Int) { writeLength(value, marker: ":") }
 
     public mutating func writeBulkString(_ text: String) {
@@ -54,7 +53,7 @@ extension ByteBuffer {
         writeCRLF()
     }
 
-    /// Copies the bytes. An image is sent from where it lies instead, behind ``writeBulkPrefix(count:toEndOf:)``.
+    /// Copies the bytes. For an image without a copy, see ``writeBulkPrefix(count:toEndOf:)``.
     public mutating func writeBulkString(_ bytes: ByteBuffer) {
         writeLength(bytes.readableBytes, marker: "$")
         writeImmutableBuffer(bytes)
@@ -67,10 +66,10 @@ extension ByteBuffer {
         writeCRLF()
     }
 
-    /// `*count`, to be followed by as many values.
+    /// Writes `*count`; the caller writes that many values.
     public mutating func writeArrayHeader(count: Int) { writeLength(count, marker: "*") }
 
-    /// `%count`, to be followed by as many pairs; in version 2 an array of twice the count.
+    /// Writes `%count`; the caller writes that many pairs. In version 2, an array of twice the count.
     public mutating func writeMapHeader(count: Int, version: RESPVersion) {
         switch version {
         case .two: writeLength(count * 2, marker: "*")
@@ -78,17 +77,17 @@ extension ByteBuffer {
         }
     }
 
-    /// `~count`; an array in version 2.
+    /// Writes `~count`; in version 2 an array.
     public mutating func writeSetHeader(count: Int, version: RESPVersion) {
         writeLength(count, marker: version == .two ? "*" : "~")
     }
 
-    /// `>count`: what nobody asked for; an array in version 2.
+    /// Writes `>count`, a push message; in version 2 an array.
     public mutating func writePushHeader(count: Int, version: RESPVersion) {
         writeLength(count, marker: version == .two ? "*" : ">")
     }
 
-    /// `_`; in version 2 `$-1` or `*-1`, whichever kind of value was due.
+    /// Writes `_`; in version 2 `$-1` or `*-1`.
     public mutating func writeNull(kind: NullKind = .bulk, version: RESPVersion) {
         switch (version, kind) {
         case (.three, _): writeStaticString("_\r\n")
@@ -97,7 +96,7 @@ extension ByteBuffer {
         }
     }
 
-    /// Text to be shown to a person as it is: `=length`, `txt:`; a bulk string in version 2.
+    /// Writes text for people: `=length`, `txt:`; in version 2 a bulk string.
     public mutating func writeVerbatimString(_ text: String, version: RESPVersion) {
         switch version {
         case .two: writeBulkString(text)
@@ -109,18 +108,18 @@ extension ByteBuffer {
         }
     }
 
-    /// Writes what stands before a bulk string of `count` bytes, such as `$8192\r\n`, to the end of `room`, which has
-    /// at least 22 bytes. Returns how many bytes that is.
+    /// Writes the prefix of a bulk string, such as `$8192\r\n`, to the end of `room`, which must have at least 22
+    /// bytes. Returns its length.
     public static func writeBulkPrefix(count: Int, toEndOf room: UnsafeMutableRawBufferPointer) -> Int {
         writeLength(count, marker: "$", toEndOf: room)
     }
 
-    /// What stands behind a bulk string.
+    /// The bytes after a bulk string.
     public static let bulkSuffix: [UInt8] = [CR, LF]
 
     private mutating func writeCRLF() { writeInteger(UInt16(0x0D0A)) }
 
-    /// A marker, a number in decimal, CRLF.
+    /// Writes a marker, a decimal number and CRLF.
     private mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
         withUnsafeTemporaryAllocation(byteCount: 24, alignment: 1) { room in
             let count = Self.writeLength(value, marker: marker, toEndOf: room)

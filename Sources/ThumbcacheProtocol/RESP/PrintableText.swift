@@ -1,9 +1,7 @@
 import LinuxSupport
 
-/// Bytes that a peer sent, fit to stand in an error message or a log line: printable ASCII as it is, anything else as
-/// `\xNN`, quotes and backslashes too, and `...` where it was cut.
-///
-/// - Parameter limit: bytes shown at most.
+/// Escapes untrusted bytes for an error message or log line. Printable ASCII is kept; quotes, backslashes and other
+/// bytes become `\xNN`. Text of more than `limit` bytes is truncated and ends with `...`.
 public func printableText(_ bytes: some Collection<UInt8>, limit: Int = 32) -> String {
     var text = ""
     for byte in bytes.prefix(limit) {
@@ -18,7 +16,7 @@ public func printableText(_ bytes: some Collection<UInt8>, limit: Int = 32) -> S
 }
 
 extension Unicode.Scalar {
-    /// Whether it shows as itself on a terminal, and moves nothing around it.
+    /// Whether a terminal displays the character itself, without side effects.
     public var isVisible: Bool {
         switch properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: false
@@ -27,7 +25,7 @@ extension Unicode.Scalar {
     }
 }
 
-/// Text as it stands between quotes in JSON and logfmt, with `hidden` for each character that does not show.
+/// Escapes text for quotes in JSON and logfmt. `hidden` escapes invisible characters.
 public func escaped(_ text: some Sequence<Unicode.Scalar>, hidden: (Unicode.Scalar) -> String) -> String {
     text.reduce(into: "") { result, scalar in
         switch scalar {
@@ -41,12 +39,12 @@ public func escaped(_ text: some Sequence<Unicode.Scalar>, hidden: (Unicode.Scal
     }
 }
 
-/// `A, B or C`.
+/// Joins words as in `A, B or C`.
 public func alternatives(_ words: [String]) -> String {
     (words.count > 1 ? words.dropLast().joined(separator: ", ") + " or " : "") + (words.last ?? "nothing")
 }
 
-/// Text of somebody else's, with control characters shown as numbers: it neither ends the line nor moves the cursor.
+/// Escapes untrusted text on one line; invisible characters become `\u{N}`.
 public func oneLine(_ text: String) -> String {
     text.unicodeScalars.reduce(into: "") { result, scalar in
         if scalar.isVisible {

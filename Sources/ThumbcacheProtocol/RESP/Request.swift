@@ -1,20 +1,20 @@
 import LinuxSupport
 import NIOCore
 
-/// A request as it came: a list of byte strings, the command's name first.
+/// A request: a list of byte strings, the command's name first.
 ///
-/// It shares the storage of the buffer it was read from. Up to eight arguments take no allocation.
+/// It shares the storage of the buffer it was read from. Up to eight arguments need no allocation.
 public struct Request: Sendable {
     @usableFromInline let frame: ByteBuffer
     @usableFromInline let arguments: ArgumentList
 
-    /// Arguments, the command's name included; at least 1 in what a ``RequestDecoder`` returns.
+    /// The number of arguments, including the command's name; at least 1 for requests of ``RequestDecoder``.
     @inlinable public var count: Int { arguments.count }
 
-    /// Bytes of all arguments with the lines that declare them.
+    /// The bytes of all arguments, including the lines that declare their lengths.
     @inlinable public var byteCount: Int { frame.readableBytes }
 
-    /// An argument, sharing the request's storage. Costs a reference count, no copy.
+    /// Returns an argument that shares the request's storage, at the cost of a reference count.
     @inlinable public subscript(index: Int) -> ByteBuffer {
         let span = arguments[index]
         guard let slice = frame.getSlice(at: frame.readerIndex &+ Int(span.offset), length: Int(span.length)) else {
@@ -23,17 +23,16 @@ public struct Request: Sendable {
         return slice
     }
 
-    /// The same request, in storage of its own if what it shares is much larger.
+    /// Returns the request with storage of its own if the shared storage is much larger.
     public func detached() -> Request {
         guard frame.readableBytes < frame.storageCapacity / 4 else { return self }
         return Request(frame: ByteBuffer(bytes: frame.readableBytesView), arguments: arguments)
     }
 
-    /// Zeroes the bytes, for everybody who shares them: for a request that held a secret, when all of it
-    /// is copied that is to stay.
+    /// Zeroes the shared bytes of a request that contained a secret. Arguments needed later must be copied before.
     public func wipe() { frame.wipeReadableBytesOfAll() }
 
-    /// Lends the bytes of an argument, without touching a reference count. They must not be kept.
+    /// Calls the body with the bytes of an argument, without a reference count. They are valid only during the call.
     @inlinable public func withBytes<Result, Failure: Error>(
         of index: Int, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -45,22 +44,20 @@ public struct Request: Sendable {
     }
 }
 
-/// Where an argument lies in its frame, in bytes.
+/// The position of an argument in its frame, in bytes.
 @usableFromInline struct ArgumentSpan: Sendable {
     @usableFromInline let offset: UInt32
     @usableFromInline let length: UInt32
 
-    /// Both are below 2^32, as every index of a ``NIOCore/ByteBuffer`` is.
+    /// Both are below 2^32, like every index of a ``NIOCore/ByteBuffer``.
     init(offset: Int, length: Int) {
         self.offset = UInt32(truncatingIfNeeded: offset)
         self.length = UInt32(truncatingIfNeeded: length)
     }
 }
 
-/// The arguments of a request in order: the first eight in place, the others in an array.
+/// The positions of all arguments: the first eight inline, others in an array.
 @usableFromInline struct ArgumentList: Sendable {
-    static let inPlace = 8
-
     @usableFromInline var count = 0
     @usableFromInline var first = InlineArray<8, ArgumentSpan>(repeating: ArgumentSpan(offset: 0, length: 0))
     @usableFromInline var others: [ArgumentSpan] = []
@@ -68,7 +65,7 @@ public struct Request: Sendable {
     init() {}
 
     mutating func append(_ span: ArgumentSpan) {
-        if count < Self.inPlace {
+        if count < first.count {
             first[count] = span
         } else {
             others.append(span)
@@ -76,7 +73,7 @@ public struct Request: Sendable {
         count &+= 1
     }
 
-    /// Leaves the spans as they are: what lies behind ``count`` is never looked at.
+    /// Keeps the inline spans; those after ``count`` are never read.
     mutating func removeAll() {
         count = 0
         if !others.isEmpty { others = [] }
@@ -84,6 +81,6 @@ public struct Request: Sendable {
 
     @inlinable subscript(index: Int) -> ArgumentSpan {
         precondition(index >= 0 && index < count, "an argument that the request has")
-        return index < 8 ? first[index] : others[index &- 8]
+        return index < first.count ? first[index] : others[index &- first.count]
     }
 }

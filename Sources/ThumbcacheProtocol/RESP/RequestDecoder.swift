@@ -1,36 +1,33 @@
 import NIOCore
 
-/// Reads requests, arrays of bulk strings, from what a connection has received so far.
+/// Decodes requests, arrays of bulk strings, from the bytes of a connection.
 ///
-/// It remembers how far it has read, so that a request that arrives in many pieces costs as much as one that arrives
-/// whole. Every declared length is checked against the limits when its line has been read, before anything is set aside
-/// for it. What is decoded, and every error, depends only on the bytes, never on how they were cut into pieces.
+/// It keeps its position, so that a request in many pieces costs no more than a whole one. Every declared length is
+/// checked against the limits before memory is reserved. Results and errors do not depend on how the bytes were split.
 public struct RequestDecoder: Sendable {
     private let limits: RequestLimits
-    /// Bulk strings of the current frame still to come; 0 between frames.
+    /// The number of missing arguments of the current frame; 0 between frames.
     private var remaining = 0
-    /// Length of the bulk string whose line has been read; -1 when a line is due.
+    /// The declared length of the current argument; -1 if its line has not been read.
     private var length = -1
-    /// How far the arguments have been read: bytes behind the line that said how many there are.
+    /// The number of bytes read after the line that declares the number of arguments.
     private var offset = 0
-    /// Bytes of all bulk strings that the frame has declared so far.
+    /// The total length of the arguments declared so far.
     private var declaredBytes = 0
     private var arguments = ArgumentList()
     private var failure: ProtocolError?
 
-    /// Whether a frame has begun and is not complete, as of the last call of ``next(_:)``.
+    /// Whether a frame is incomplete after the last call of ``next(_:)``.
     public private(set) var isInsideFrame = false
-    /// Bytes known to be still needed, as of the last call of ``next(_:)``: the rest of the bulk string that has been
-    /// declared, with its CRLF. 0 if unknown; never more than ``RequestLimits/argumentBytes`` and 2.
+    /// The number of bytes known to be missing after the last call of ``next(_:)``: the rest of the declared
+    /// argument with its CRLF. 0 if unknown; at most ``RequestLimits/argumentBytes`` + 2.
     public private(set) var missingBytes = 0
 
     public init(limits: RequestLimits) { self.limits = limits.clamped }
 
-    /// The next request, taken from the buffer; nil when more bytes are needed.
-    ///
-    /// Between calls bytes may only be appended to the buffer. Up to eight arguments cost no allocation.
-    ///
-    /// - Throws: when what stands in the buffer is no request; every later call throws the same.
+    /// Removes the next request from the buffer; returns nil if more bytes are needed. Between calls, bytes may only be
+    /// appended to the buffer. Up to eight arguments need no allocation.
+    /// - Throws: ``ProtocolError`` if the bytes are not a request. Every later call throws the same error.
     public mutating func next(_ buffer: inout ByteBuffer) throws(ProtocolError) -> Request? {
         if let failure { throw failure }
         missingBytes = 0
@@ -53,9 +50,9 @@ public struct RequestDecoder: Sendable {
         return request
     }
 
-    /// Takes the line that says how many arguments follow; true when it has been read, now or earlier.
+    /// Reads the line that declares the number of arguments. Returns whether it has been read, now or earlier.
     private mutating func readCount(_ buffer: inout ByteBuffer) throws(ProtocolError) -> Bool {
-        // Empty arrays are passed over, as Redis does, and empty lines: `redis-cli --pipe` puts one behind its input.
+        // Empty arrays are skipped as in Redis, and so are empty lines: `redis-cli --pipe` sends one after its input.
         while remaining == 0 {
             let line = try buffer.withUnsafeReadableBytes { bytes throws(ProtocolError) in try countLine(bytes) }
             guard let line else { return false }
@@ -82,7 +79,7 @@ public struct RequestDecoder: Sendable {
         }
     }
 
-    /// Reads on in the arguments; true when all are there.
+    /// Continues to read arguments. Returns whether all are complete.
     private mutating func readArguments(_ buffer: ByteBuffer) throws(ProtocolError) -> Bool {
         try buffer.withUnsafeReadableBytes { bytes throws(ProtocolError) in
             while remaining > 0 {
@@ -108,14 +105,13 @@ public struct RequestDecoder: Sendable {
     private mutating func readLength(_ bytes: UnsafeRawBufferPointer) throws(ProtocolError) -> Int? {
         guard offset < bytes.count else { return nil }
         guard bytes[offset] == UInt8(ascii: "$") else {
-            let place = "element \(arguments.count + 1) of the request"
-            throw unexpected(bytes[offset], insteadOf: "$", "\(place) has to be a bulk string")
+            throw unexpected(bytes[offset], insteadOf: "$", "\(current) must be a bulk string")
         }
         switch LengthLine.read(bytes, at: offset) {
         case .incomplete: return nil
         case .number(-1, _): throw invalidLength("-1".utf8)
         case .number(let length, let end) where length <= limits.argumentBytes:
-            guard declaredBytes &+ length <= limits.frameBytes else { throw frameTooLarge(length) }
+            guard declaredBytes &+ length <= limits.payloadBytes else { throw frameTooLarge(length) }
             declaredBytes &+= length
             offset = end
             return length
@@ -125,31 +121,33 @@ public struct RequestDecoder: Sendable {
     }
 }
 
-/// What each kind of error says. Bulk strings are counted from 1, the command's name.
+/// Error messages. Arguments are counted from 1, after the command's name, as in errors of commands.
 extension RequestDecoder {
+    private var current: String { arguments.count == 0 ? "the command's name" : "argument \(arguments.count)" }
+
     private func unexpected(_ byte: UInt8, insteadOf marker: String, _ rule: String) -> ProtocolError {
         ProtocolError("expected '\(marker)', got '\(printableText(CollectionOfOne(byte)))': \(rule)")
     }
 
     private func invalidCount(_ text: some Collection<UInt8>) -> ProtocolError {
         ProtocolError(
-            "invalid array length '\(LengthLine.culprit(in: text))': "
+            "invalid array length '\(LengthLine.invalidPrefix(of: text))': "
                 + "expected a decimal number from 0 to \(limits.arguments) and CRLF")
     }
 
     private func tooManyArguments(_ text: some Collection<UInt8>) -> ProtocolError {
-        ProtocolError("an array of \(printableText(text)) elements: at most \(limits.arguments) are accepted")
+        ProtocolError("a request of \(printableText(text)) arguments: at most \(limits.arguments) are accepted")
     }
 
     private func invalidLength(_ text: some Collection<UInt8>) -> ProtocolError {
         ProtocolError(
-            "invalid length '\(LengthLine.culprit(in: text))' of bulk string \(arguments.count + 1): "
+            "invalid length '\(LengthLine.invalidPrefix(of: text))' of \(current): "
                 + "expected a decimal number from 0 to \(limits.argumentBytes) and CRLF")
     }
 
     private func argumentTooLarge(_ text: some Collection<UInt8>) -> ProtocolError {
         ProtocolError(
-            "bulk string \(arguments.count + 1) has \(printableText(text)) bytes: "
+            "\(current) has \(printableText(text)) bytes: "
                 + "at most \(limits.argumentBytes) are accepted",
             isTooLarge: true)
     }
@@ -157,38 +155,37 @@ extension RequestDecoder {
     private func frameTooLarge(_ length: Int) -> ProtocolError {
         ProtocolError(
             "the request has more than \(declaredBytes + length - 1) bytes: "
-                + "at most \(limits.frameBytes) are accepted",
+                + "at most \(limits.payloadBytes) are accepted",
             isTooLarge: true)
     }
 
     private func missingEnd() -> ProtocolError {
-        ProtocolError("bulk string \(arguments.count + 1) does not end with CRLF after its \(length) bytes")
+        ProtocolError("\(current) does not end with CRLF after its \(length) bytes")
     }
 }
 
-/// The line that declares a length: digits up to CRLF, after a marker that the caller has looked at.
-///
-/// Stricter than Redis: no sign but in `-1`, no leading zero, no space, and no bare line feed.
+/// A line that declares a length: digits and CRLF, after a marker that the caller has checked. Stricter than Redis: no
+/// sign except in `-1`, no leading zero, no space, and no line feed alone.
 enum LengthLine {
-    /// Bytes a line may have, marker and CRLF included. A 64-bit number takes 23.
-    static let longest = 32
+    /// Maximum length in bytes, including marker and CRLF. A 64-bit number needs 23.
+    static let maximumLength = 32
 
     enum Outcome {
-        /// A number, -1 or above; `Int.max` stands for all that are larger. `end` is the offset behind the CRLF.
+        /// A number, at least -1; `Int.max` for all larger ones. `end` is the offset after the CRLF.
         case number(Int, end: Int)
         case incomplete
-        /// No such line. `text` is what stands in its place, without marker and CRLF.
+        /// `text` is its range without marker and CRLF.
         case invalid(text: Range<Int>)
     }
 
-    /// Reads the line whose marker stands at `start`. What it answers does not depend on how much lies behind the line.
+    /// Reads the line whose marker is at `start`. The result does not depend on the bytes after the line.
     static func read(_ bytes: UnsafeRawBufferPointer, at start: Int) -> Outcome {
         var index = start &+ 1
         var value = 0
         while index < bytes.count {
             let digit = bytes[index] &- UInt8(ascii: "0")
             guard digit <= 9 else { break }
-            // Eighteen digits cannot overflow; a line that has more of them is read with care.
+            // 18 digits cannot overflow; longer lines take the slow path.
             guard index &- start <= 18 else { return readSlowly(bytes, at: start) }
             value = value &* 10 &+ Int(digit)
             index &+= 1
@@ -200,11 +197,11 @@ enum LengthLine {
         return .number(value, end: index &+ 2)
     }
 
-    /// Everything but the usual: a line that is not there yet, a negative or enormous number, no number at all.
+    /// Handles incomplete lines, negative and very large numbers, and invalid lines.
     private static func readSlowly(_ bytes: UnsafeRawBufferPointer, at start: Int) -> Outcome {
-        let stop = min(bytes.count, start + longest)
+        let stop = min(bytes.count, start + maximumLength)
         guard let end = bytes[start..<stop].firstIndex(of: LF) else {
-            return stop == start + longest ? .invalid(text: start + 1..<stop) : .incomplete
+            return stop == start + maximumLength ? .invalid(text: start + 1..<stop) : .incomplete
         }
         guard end > start + 1, bytes[end - 1] == CR else { return .invalid(text: start + 1..<end) }
         let text = start + 1..<end - 1
@@ -214,9 +211,9 @@ enum LengthLine {
         return number.map { .number($0, end: end + 1) } ?? .invalid(text: text)
     }
 
-    /// The part of an invalid line that shows what is wrong with it: all up to the first byte that no number has.
-    /// The rest stays unsaid, since a client that lost count may have put anything there, a token too.
-    static func culprit(in text: some Collection<UInt8>) -> String {
+    /// Returns the invalid line up to its first invalid byte. The rest is not shown, since after a framing error it may
+    /// contain anything, such as a token.
+    static func invalidPrefix(of text: some Collection<UInt8>) -> String {
         let signs: [UInt8] = [UInt8(ascii: "-"), UInt8(ascii: "+")]
         let unsigned = text.first.map(signs.contains) == true ? text.dropFirst() : text[...]
         let wrong = unsigned.firstIndex { $0 &- UInt8(ascii: "0") > 9 }
@@ -225,8 +222,9 @@ enum LengthLine {
     }
 }
 
-/// A number of at most 32 decimal digits, without sign or leading zeros; `Int.max` stands for all that do not fit; else
-/// nil. Not generic: another module would call it through witness tables, at 400 instructions a number.
+/// Parses at most 32 decimal digits without sign or leading zeros. Returns `Int.max` on overflow and nil for anything
+/// else. It is not generic, because calls from other modules would go through witness tables, at 400 instructions per
+/// number.
 public func wholeNumber(_ digits: UnsafeRawBufferPointer) -> Int? {
     guard let first = digits.first, digits.count <= 32, digits.count == 1 || first != UInt8(ascii: "0") else {
         return nil

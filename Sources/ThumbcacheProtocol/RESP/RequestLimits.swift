@@ -1,34 +1,48 @@
-/// How much one request may ask a server to hold. All of it is checked against what a request declares, before anything
-/// is set aside for it.
+/// Configurable limits of one request. Lengths are checked as a request declares them, before memory is reserved.
 public struct RequestLimits: Sendable, Equatable {
-    /// Bulk strings in one request, the command's name included.
+    /// Arguments of one request, including the command's name.
     public var arguments: Int
-    /// Bytes of the longest bulk string.
-    public var argumentBytes: Int
-    /// Bytes of all bulk strings of one request together, without the lines that declare them.
-    public var frameBytes: Int
+    /// Bytes of all arguments together, without the lines that declare their lengths.
+    public var payloadBytes: Int
+    /// Bytes of a user, profile or session id.
+    public var id: Int
+    /// Bytes of an image of PUT.
+    public var image: Int
+    /// Bytes of a token of LOGIN.
+    public var token: Int
+    /// Bytes of one argument of any command; nil for the maximum that a command accepts.
+    public var argument: Int?
 
-    public init(arguments: Int = 1024, argumentBytes: Int = 16 << 20, frameBytes: Int = 16 << 20) {
+    public init(
+        arguments: Int = 1024, payloadBytes: Int = 16 << 20, id: Int = 512, image: Int = 5 << 20, token: Int = 8 << 10,
+        argument: Int? = nil
+    ) {
         self.arguments = arguments
-        self.argumentBytes = argumentBytes
-        self.frameBytes = frameBytes
+        self.payloadBytes = payloadBytes
+        self.id = id
+        self.image = image
+        self.token = token
+        self.argument = argument
     }
 
-    /// The same limits within what a ``NIOCore/ByteBuffer`` can hold.
+    var argumentBytes: Int { argument ?? max(image, token, id, CommandLimits.url) }
+
+    /// The same limits, reduced to what a ``NIOCore/ByteBuffer`` can hold.
     var clamped: RequestLimits {
-        RequestLimits(
-            arguments: min(max(arguments, 1), 1 << 20),
-            argumentBytes: min(max(argumentBytes, 0), 1 << 30),
-            frameBytes: min(max(frameBytes, 0), 1 << 30))
+        var limits = self
+        limits.arguments = min(max(arguments, 1), 1 << 20)
+        limits.payloadBytes = min(max(payloadBytes, 0), 1 << 30)
+        limits.argument = min(max(argumentBytes, 0), 1 << 30)
+        return limits
     }
 }
 
-/// Bytes that are no message of the protocol, or one beyond the limits. The connection they came on cannot be read
-/// further: where the next message begins is unknown.
+/// Bytes that are not a valid request, or one beyond the limits. The connection must be closed, since the beginning of
+/// the next request is unknown.
 public struct ProtocolError: Error, Equatable, Sendable {
-    /// What was found and what would be right, in printable ASCII. It follows `-ERR Protocol error: ` on the wire.
+    /// The problem and what would be valid, in printable ASCII. Follows `-ERR Protocol error: ` on the wire.
     public let message: String
-    /// The bytes are well-formed, but a declared length is over its limit.
+    /// The request is well-formed, but a declared length is over its limit.
     public let isTooLarge: Bool
 
     public init(_ message: String, isTooLarge: Bool = false) {

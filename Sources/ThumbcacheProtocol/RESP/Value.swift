@@ -1,24 +1,24 @@
 import NIOCore
 
-/// A reply, of either version of the protocol, as a client reads it. What thumbcached never sends has no form here.
+/// A decoded reply of either protocol version. Types that thumbcached never sends are not represented.
 public enum Value: Sendable, Equatable {
     case simpleString(String)
-    /// `code` is the first word, `message` the others.
+    /// `code` is the first word, `message` the rest.
     case error(code: String, message: String)
     case integer(Int)
-    /// Also verbatim text, without its format.
+    /// A bulk string, or a verbatim string without its format.
     case bulk(ByteBuffer)
-    /// Any null: version 2 tells a missing bulk string from a missing array, which carries nothing here.
+    /// Any null of either version.
     case null
-    /// Also a set.
+    /// An array or a set.
     case array([Value])
-    /// Keys and values in turns, in the order sent. Version 2 sends an array of them instead; see ``entries``.
+    /// Alternating keys and values, in the order sent. Version 2 sends an array instead; see ``entries``.
     case map([Value])
-    /// What nobody asked for. Version 2 sends an array instead.
+    /// A push message. Version 2 sends an array instead.
     case push([Value])
 }
 
-/// What a value says, whichever of the forms it has that the two versions know.
+/// Access to values that hides the differences of the two protocol versions.
 extension Value {
     /// The bytes of a string of any kind.
     public var bytes: ByteBuffer? {
@@ -29,7 +29,7 @@ extension Value {
         }
     }
 
-    /// A string of any kind, read as UTF-8; what is not UTF-8 is replaced.
+    /// The text of a string of any kind; invalid UTF-8 is replaced.
     public var text: String? { bytes.map { String(buffer: $0) } }
 
     public var number: Int? {
@@ -37,7 +37,6 @@ extension Value {
         return number
     }
 
-    /// The elements of an array or a push.
     public var elements: [Value]? {
         switch self {
         case .array(let elements), .push(let elements): elements
@@ -45,7 +44,7 @@ extension Value {
         }
     }
 
-    /// The entries of a map; also of an array of keys and values, as version 2 has it.
+    /// The entries of a map, or of an array of keys and values as in version 2.
     public var entries: [(key: Value, value: Value)]? {
         switch self {
         case .map(let elements), .array(let elements):
@@ -55,14 +54,14 @@ extension Value {
         }
     }
 
-    /// The value of a key in ``entries``. Costs a walk through them, and no memory.
+    /// The value of a key in ``entries``. A linear search without allocation.
     public subscript(key: String) -> Value? {
         switch self {
         case .map(let elements), .array(let elements):
             guard elements.count.isMultiple(of: 2) else { return nil }
             var index = 0
             while index < elements.count {
-                if elements[index].says(key) { return elements[index + 1] }
+                if elements[index].isText(key) { return elements[index + 1] }
                 index += 2
             }
             return nil
@@ -70,8 +69,7 @@ extension Value {
         }
     }
 
-    /// Whether it is a string of these bytes.
-    public func says(_ text: String) -> Bool {
+    public func isText(_ text: String) -> Bool {
         switch self {
         case .bulk(let bytes):
             bytes.readableBytes == text.utf8.count

@@ -1,12 +1,12 @@
 /// The keys of a receipt, the reply to LOGOUT and PURGE, in the order they are sent.
 public enum ReceiptKey: String, Sendable, CaseIterable {
-    /// Caches ended or emptied.
+    /// Caches that were ended or purged.
     case users
-    /// What there was; null while not yet counted after a start.
+    /// Images and bytes in them; null if not counted yet after a start.
     case images, bytes
-    /// Downloads stopped.
+    /// Cancelled downloads.
     case cancelled
-    /// Sessions that remain.
+    /// Remaining sessions.
     case sessions
     case epoch
 }
@@ -16,22 +16,20 @@ public enum MetaKey: String, Sendable, CaseIterable {
     case image
     /// SHA-256 of the image's bytes, lower-case hexadecimal.
     case digest
-    /// Media type.
     case type
-    /// Bytes.
+    /// The length of the file, in bytes.
     case length
-    /// Pixels.
     case width, height
-    /// Seconds.
+    /// Seconds since the image was downloaded, revalidated or stored.
     case age
-    /// Seconds left, negative if stale, null if none.
+    /// Seconds until the image is stale; negative if stale, null if it never becomes stale.
     case ttl
     /// `fresh` or `stale`.
     case state
     /// `memory`, `disk`, `origin`, `revalidated`, `put` or `fallback`.
     case source
     case epoch
-    /// Digest of the picture that this one was made from in another size; null for one that is as it came.
+    /// Digest of the source image that this one was resized from; null if it was not resized.
     case rendered
 
     /// The keys that STAT of a profile sends.

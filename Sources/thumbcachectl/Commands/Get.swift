@@ -5,14 +5,14 @@ import ThumbcacheProtocol
 
 struct Get: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Return an image: from the cache, or else downloaded.",
+        abstract: "Return an image from the cache or the origin.",
         discussion: """
-            The image goes to the file named with --output, which is replaced as a whole, or else to standard output, \
-            but never to a terminal. With --meta or --json standard output gets a description instead: digest, type, \
-            length, width, height, age, ttl, state, source, epoch and rendered (of which \
-            picture it was made).
+            The image is written to the file of --output, which is replaced atomically, or else to standard output, \
+            but never to a terminal. With --meta or --json, a description is printed instead: digest, type, length, \
+            width, height, age, ttl, state, source, epoch and rendered (the digest of the image that this one was \
+            resized from).
 
-            Where there is no image the exit status is 4.
+            The exit status is 4 if there is no image.
 
             Examples:
               thumbcachectl get alice bob@example.org --output bob.png
@@ -21,28 +21,29 @@ struct Get: DaemonCommand {
               thumbcachectl get alice bob@example.org --cached --meta
             """)
 
-    @Argument(help: "The logged-in account.")
+    @Argument(help: "The logged-in user.")
     var user: String
 
-    @Argument(help: "The person whose picture it is.")
+    @Argument(help: "The profile, such as a contact's address.")
     var profile: String
 
     @OptionGroup var size: SizeOptions
 
-    @Option(help: ArgumentHelp("Download from here; must be under an 'allow' entry of the origin.", valueName: "url"))
+    @Option(
+        help: ArgumentHelp("Download from this URL; it must match an 'allow' entry of the origin.", valueName: "url"))
     var url: String?
 
     @Option(
         help: ArgumentHelp(
-            "Time to wait for a download, up to 10m: seconds, or with a unit; else as long as the origin may take.",
+            "Time to wait for a download, at most 10m: seconds, or with a unit. Default: the origin's timeout.",
             valueName: "time"),
         transform: milliseconds)
     var wait: Int?
 
-    @Flag(help: "Do not download: what is held, fresh or stale, or nothing.")
+    @Flag(help: "Do not download; return the cached image, fresh or stale, if any.")
     var cached = false
 
-    @Flag(help: "The same, and download what is missing or stale behind it.")
+    @Flag(help: "Return immediately as --cached does; download a missing or stale image in the background.")
     var noWait = false
 
     @Flag(help: "Print a description of the image.")
@@ -66,17 +67,17 @@ struct Get: DaemonCommand {
     func run(in environment: Environment) async throws(Failure) {
         let wantsMeta = meta || format.json
         let printsImage = output == nil && !wantsMeta
-        // Before anything is downloaded for nothing.
+        // Checked before the request, which could cause a download.
         if printsImage, isTerminal(STDOUT_FILENO) {
             throw Failure(.usage, "an image is not written to a terminal; name a file with --output, or use a pipe")
         }
         let options =
             size.words + option("URL", url) + option("WAIT", wait)
             + flag("CACHED", cached) + flag("NOWAIT", noWait) + flag("META", wantsMeta)
-        let reply = try await environment.ask(words("GET", user, profile) + options, daemon)
+        let reply = try await environment.reply(to: words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
-            let reason = cached || noWait ? "none is held" : "neither the cache nor the origin has one"
-            throw try environment.noImage(format, "there is no such image: \(reason)")
+            let reason = cached || noWait ? "none is cached" : "neither the cache nor the origin has one"
+            throw try environment.noImage(format, "no such image: \(reason)")
         }
         let bytes = Array(image.readableBytesView)
         if let output { try writeFile(bytes, to: output) }

@@ -4,17 +4,17 @@ import ThumbcacheProtocol
 
 struct Info: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print figures of the daemon.",
+        abstract: "Print statistics of the daemon.",
         discussion: """
-            In sections, as 'redis-cli info' prints them; figures of other uids only for admins and observers. \
-            With --json an object for each section. The sections are \
+            Prints sections as 'redis-cli info' does, or with --json one object per section. Only admins and observers \
+            see statistics of other uids. The sections are \
             \(InfoSection.allCases.map(\.rawValue).joined(separator: ", ")).
 
             Example:
               thumbcachectl info memory store
             """)
 
-    @Argument(help: "These sections only.", completion: .list(InfoSection.allCases.map(\.rawValue)))
+    @Argument(help: "Sections to print; all by default.", completion: .list(InfoSection.allCases.map(\.rawValue)))
     var sections: [String] = []
 
     @OptionGroup var output: OutputOptions
@@ -26,18 +26,18 @@ struct Info: DaemonCommand {
             let hint =
                 closestWord(to: name.lowercased(), among: known).map { "did you mean \($0)?" }
                 ?? "the sections are \(InfoSection.allCases.map(\.rawValue).joined(separator: ", "))"
-            throw ValidationError("there is no section '\(PlainText.escape(name))'; \(hint)")
+            throw ValidationError("unknown section '\(PlainText.escape(name))'; \(hint)")
         }
     }
 
     func run(in environment: Environment) async throws(Failure) {
-        let text = try await environment.ask(words("INFO") + sections.flatMap { words($0) }, daemon).text ?? ""
+        let text = try await environment.reply(to: words("INFO") + sections.flatMap { words($0) }, daemon).text ?? ""
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map(String.init)
         if lines.last == "" { lines.removeLast() }
         try environment.show(output.json ? Self.sections(lines) : .array(lines.map { .simpleString($0) }), output)
     }
 
-    /// `# Section` and `key:value` lines as maps. Whole numbers become numbers.
+    /// Converts `# Section` and `key:value` lines to a map per section. Whole numbers become numbers.
     private static func sections(_ lines: [String]) -> Value {
         var sections: [(name: String, members: [Value])] = []
         for line in lines {

@@ -7,35 +7,35 @@ struct Logout: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "End a user's cache, or one session of it.",
         discussion: """
-            When this returns with status 0, nothing of the user can be read again, not even after a power cut. It \
-            prints a receipt: caches ended, images and bytes that were held ('-' where they had not been counted yet), \
-            downloads cancelled, sessions that remain, and the epoch. A user who is not logged in is no error.
+            After exit status 0, no data of the user can be read again, even after a power failure. The command \
+            prints a receipt: caches ended, images and bytes in them ('-' if not counted yet), downloads cancelled, \
+            remaining sessions, and the epoch. It succeeds if the user is not logged in.
 
-            With --pending a log-out is not lost when the daemon is down, stuck or refuses: a marker in that \
-            directory, made before the daemon is asked, tells it to do it later, at its next start at the latest. The \
-            exit status is then 5.
+            With --pending, the logout is not lost if the daemon is down, stuck or returns an error. Before the \
+            request, a pending-logout file is created in that directory. The daemon processes it at its next start \
+            at the latest. The exit status is then 5.
 
-            Example, for a log-out hook:
+            Example for a logout hook:
               thumbcachectl logout --all --uid 1000 --pending /var/lib/thumbcached-pending --timeout 5
             """)
 
-    @Argument(help: "The account that logs out.")
+    @Argument(help: "The user to log out.")
     var user: String?
 
     @Flag(help: "Log out every user of the uid.")
     var all = false
 
-    @Option(help: ArgumentHelp("End this session only; the cache ends with the last one.", valueName: "id"))
+    @Option(help: ArgumentHelp("End only this session; the cache ends with the last one.", valueName: "id"))
     var session: String?
 
     @Option(
         help: ArgumentHelp(
-            "Leave a marker there if the daemon does not do it. Needs --all; only root may write there.",
+            "Leave a pending-logout file in this directory if the daemon fails. Requires --all.",
             valueName: "dir"), completion: .directory)
     var pending: String?
 
     @Option(
-        help: ArgumentHelp("How long all of it may take: seconds, or with a unit as in 1m.", valueName: "time"),
+        help: ArgumentHelp("Timeout of the whole command: seconds, or with a unit as in 1m.", valueName: "time"),
         transform: seconds)
     var timeout = Environment.timeout
 
@@ -46,62 +46,63 @@ struct Logout: DaemonCommand {
     func validate() throws {
         try thumbcachectl.validate(user: user, all: all)
         if pending != nil, !all || session != nil {
-            throw ValidationError("--pending is for the log-out of a whole uid: it needs --all, and excludes --session")
+            throw ValidationError("--pending requires --all and excludes --session")
         }
         if pending != nil, target.allUids {
-            throw ValidationError("--pending is for the log-out of one uid: it excludes --all-uids")
+            throw ValidationError("--pending excludes --all-uids")
         }
-        if pending == "" { throw ValidationError("--pending is empty; name the directory of the markers") }
+        if pending == "" { throw ValidationError("--pending is empty; expected the directory of pending-logout files") }
         try thumbcachectl.validate("timeout", timeout, in: 1...86_400, "seconds")
     }
 
     func run(in environment: Environment) async throws(Failure) {
         let receipt =
             if let pending {
-                try await ask(environment, orLeaveMarkerIn: MarkerDirectory(path: pending))
+                try await request(environment, orLeavePendingFileIn: PendingLogoutDirectory(path: pending))
             } else {
-                try await ask(environment)
+                try await request(environment)
             }
-        environment.showReceipt(receipt, output, behind: "the log-out is done")
+        environment.showReceipt(receipt, output, after: "the logout is complete")
     }
 
-    private func ask(_ environment: Environment) async throws(Failure) -> Value {
+    private func request(_ environment: Environment) async throws(Failure) -> Value {
         let request = words("LOGOUT", user ?? "*") + option("SESSION", session) + target.words
-        return try await environment.ask(request, daemon, within: timeout)
+        return try await environment.reply(to: request, daemon, within: timeout)
     }
 
-    /// The marker comes first: a hook that is killed while it waits for the daemon has left it.
-    private func ask(_ environment: Environment, orLeaveMarkerIn directory: MarkerDirectory) async throws(Failure)
+    /// Creates the pending-logout file before the request, so that it exists even if this process is killed meanwhile.
+    private func request(_ environment: Environment, orLeavePendingFileIn directory: PendingLogoutDirectory)
+        async throws(Failure)
         -> Value
     {
         let uid = target.uid ?? geteuid()
-        let marker: MarkerDirectory.Marker
+        let pendingFile: PendingLogoutDirectory.PendingFile
         do throws(SystemError) {
-            marker = try directory.leave(uid: uid)
+            pendingFile = try directory.leave(uid: uid)
         } catch {
-            environment.complain("thumbcachectl: cannot \(error); the daemon is asked without a marker", .warning)
-            return try await ask(environment)
+            environment.report("thumbcachectl: cannot \(error); continuing without a pending-logout file", .warning)
+            return try await request(environment)
         }
         let receipt: Value
         do throws(Failure) {
-            receipt = try await ask(environment)
+            receipt = try await request(environment)
         } catch {
-            remove(marker.older, from: directory, environment)
+            remove(pendingFile.older, from: directory, environment)
             throw Failure(
                 .pending,
-                "\(error.message); left the marker \(directory.path)/\(marker.name): the daemon honours it before it "
-                    + "serves anyone after a start, and within seconds where it runs")
+                "\(error.message); left \(directory.path)/\(pendingFile.name): the daemon will process this logout "
+                    + "within seconds if it is running, or else at its next start")
         }
-        remove(marker.older + [marker.name], from: directory, environment)
+        remove(pendingFile.older + [pendingFile.name], from: directory, environment)
         return receipt
     }
 
-    /// What stays is processed once more at most, and before the uid logs in again: no reason to fail.
-    private func remove(_ names: [String], from directory: MarkerDirectory, _ environment: Environment) {
+    /// A file that remains is processed again at most once, before the next login of the uid. That is no failure.
+    private func remove(_ names: [String], from directory: PendingLogoutDirectory, _ environment: Environment) {
         do throws(SystemError) {
             try directory.remove(names)
         } catch {
-            environment.complain("thumbcachectl: cannot \(error)", .warning)
+            environment.report("thumbcachectl: cannot \(error)", .warning)
         }
     }
 }

@@ -4,13 +4,13 @@ import Glibc
 
 struct Metrics: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print what the daemon counts, for Prometheus.",
+        abstract: "Print the daemon's metrics for Prometheus.",
         discussion: """
-            In Prometheus's text format, as a textfile collector takes it; only for admins and observers \
-            (access.observers). With --json an array of objects with name, labels and value.
+            Prints Prometheus's text format, for example for a textfile collector, or with --json an array of objects \
+            with name, labels and value. Admins and observers (access.observers) only.
 
             Example:
-              thumbcachectl metrics > /var/lib/prometheus/node-exporter/thumbcached.prom
+              thumbcachectl metrics | grep -v process_ > /var/lib/prometheus/node-exporter/thumbcached.prom
             """)
 
     @OptionGroup var output: OutputOptions
@@ -18,12 +18,12 @@ struct Metrics: DaemonCommand {
 
     func run(in environment: Environment) async throws(Failure) {
         let text = try await environment.withDaemon(daemon) { daemon throws(Failure) in
-            try await daemon.ask { client throws(ThumbcacheError) in
+            try await daemon.perform { client throws(ThumbcacheError) in
                 let text = try await client.metrics()
                 return output.json ? try Self.json(ThumbcacheMetrics(text)) + "\n" : text
             }
         }
-        // Programs read it as it is.
+        // A pipe gets the text unchanged.
         let isShown = !output.json && isTerminal(STDOUT_FILENO)
         try write(Array((isShown ? Self.shown(text) : text).utf8))
     }

@@ -3,14 +3,14 @@ import ThumbcacheProtocol
 
 struct Ping: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Ask whether the daemon answers.",
-        discussion: "Prints PONG. Exit status 3 where no daemon answers within 10 seconds.")
+        abstract: "Check whether the daemon responds.",
+        discussion: "Prints PONG. The exit status is 3 if no daemon responds within 10 seconds.")
 
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
     func run(in environment: Environment) async throws(Failure) {
-        let reply = try await environment.ask(words("PING"), daemon, within: 10)
+        let reply = try await environment.reply(to: words("PING"), daemon, within: 10)
         try environment.show(output.json ? .map([.simpleString("reply"), reply]) : reply, output)
     }
 }

@@ -6,18 +6,18 @@ struct Purge: DaemonCommand {
     static let configuration = CommandConfiguration(
         abstract: "Remove a user's images, or those of some profiles.",
         discussion: """
-            The user stays logged in. Without a profile everything of the user goes, with profiles all sizes of each. \
-            When this returns with status 0, none of it can be read again. It prints a receipt, as logout does.
+            The user stays logged in. Without profiles, all images of the user are removed; with profiles, all sizes \
+            of each. After exit status 0, none of them can be read again. Prints a receipt as logout does.
 
             Examples:
               thumbcachectl purge alice
               thumbcachectl purge alice bob@example.org carol@example.org
             """)
 
-    @Argument(help: "The account whose images go.")
+    @Argument(help: "The user whose images are removed.")
     var user: String?
 
-    @Argument(help: "The people whose pictures go; all without any.")
+    @Argument(help: "Profiles whose images are removed; all by default.")
     var profiles: [String] = []
 
     @Flag(help: "Purge every user of the uid.")
@@ -32,6 +32,7 @@ struct Purge: DaemonCommand {
     func run(in environment: Environment) async throws(Failure) {
         let profiles = profiles.isEmpty ? [] : words("\(profiles.count)") + profiles.map(ByteBuffer.init(string:))
         let request = words("PURGE", user ?? "*") + profiles + target.words
-        environment.showReceipt(try await environment.ask(request, daemon), output, behind: "the purge is done")
+        environment.showReceipt(
+            try await environment.reply(to: request, daemon), output, after: "the purge is complete")
     }
 }

@@ -4,36 +4,36 @@ import ThumbcacheProtocol
 
 struct Put: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Store an image that you have.",
+        abstract: "Store an image from a file.",
         discussion: """
-            PNG, JPEG, GIF, WebP or AVIF, told by the bytes. Without --ttl it stays fresh until it is purged, put \
-            again or evicted, and the origin is not asked for it.
+            Accepts PNG, JPEG, GIF, WebP and AVIF, detected from the content. Without --ttl, the image stays fresh \
+            until it is purged, replaced or evicted.
 
             Example:
               thumbcachectl put alice bob@example.org bob.jpg --size 128
             """)
 
-    @Argument(help: "The logged-in account.")
+    @Argument(help: "The logged-in user.")
     var user: String
 
-    @Argument(help: "The person whose picture it is.")
+    @Argument(help: "The profile, such as a contact's address.")
     var profile: String
 
-    @Argument(help: "The image; '-' for standard input.", completion: .file())
+    @Argument(help: "The image file; '-' for standard input.", completion: .file())
     var file: String
 
-    @Option(help: ArgumentHelp("The size it is stored for, in pixels, 1 to 4096.", valueName: "px"))
+    @Option(help: ArgumentHelp("The size to store it under, in pixels, 1 to 4096.", valueName: "px"))
     var size: Int?
 
     @Option(
         help: ArgumentHelp(
-            "Time until it is stale and the origin is asked: seconds, or with a unit as in 1d.", valueName: "time"),
+            "Time until the image is stale: seconds, or with a unit as in 1d.", valueName: "time"),
         transform: seconds)
     var ttl: Int?
 
     @OptionGroup var daemon: DaemonOptions
 
-    /// The most that any daemon can be configured to accept.
+    /// In bytes; the highest limit that the daemon can be configured with.
     static let largestImage = 1 << 30
 
     func validate() throws {
@@ -45,6 +45,6 @@ struct Put: DaemonCommand {
     func run(in environment: Environment) async throws(Failure) {
         let image = try readFile(file, what: "an image", limit: Self.largestImage)
         let request = words("PUT", user, profile) + [ByteBuffer(bytes: image)]
-        _ = try await environment.ask(request + option("SIZE", size) + option("TTL", ttl), daemon)
+        _ = try await environment.reply(to: request + option("SIZE", size) + option("TTL", ttl), daemon)
     }
 }

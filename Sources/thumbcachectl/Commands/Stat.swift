@@ -3,17 +3,17 @@ import ThumbcacheProtocol
 
 struct Stat: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Say what is held of a user, or of one profile.",
+        abstract: "Describe what is cached for a user or a profile.",
         discussion: """
-            Of a user: images, bytes, sessions, origin, logged-in-at (seconds since 1970) and epoch. Of a profile: \
-            what get --meta prints. Nothing is downloaded. Where nothing is held, or the user is not logged in, the \
-            exit status is 4.
+            For a user: images, bytes, sessions, origin, logged-in-at (seconds since 1970) and epoch. For a profile: \
+            the description that get --meta prints. Nothing is downloaded. The exit status is 4 if the user is not \
+            logged in or no image is cached.
             """)
 
-    @Argument(help: "The account.")
+    @Argument(help: "The user.")
     var user: String
 
-    @Argument(help: "The person whose picture it is.")
+    @Argument(help: "The profile, such as a contact's address.")
     var profile: String?
 
     @OptionGroup var size: SizeOptions
@@ -23,14 +23,14 @@ struct Stat: DaemonCommand {
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        if size.size != nil, profile == nil { throw ValidationError("--size is of an image: name a profile, too") }
+        if size.size != nil, profile == nil { throw ValidationError("--size requires a profile") }
     }
 
     func run(in environment: Environment) async throws(Failure) {
         let imageKey = (profile.map { words($0) } ?? []) + size.words
-        let reply = try await environment.ask(words("STAT", user) + imageKey, daemon)
+        let reply = try await environment.reply(to: words("STAT", user) + imageKey, daemon)
         guard !reply.isNull else {
-            let reason = profile == nil ? "the user is not logged in" : "there is no such image: none is held"
+            let reason = profile == nil ? "the user is not logged in" : "no such image: none is cached"
             throw try environment.noImage(output, reason)
         }
         try environment.show(reply, output)

@@ -8,25 +8,25 @@ import ThumbcacheProtocol
 
 struct Warm: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Have images downloaded before anybody asks for them.",
+        abstract: "Download images before they are requested.",
         discussion: """
-            Those that are missing or stale are downloaded in the background, a few at a time, so that whoever waits \
-            for an image goes before. It waits until all are done, shows how far it is, and prints how many images \
-            there are now, how many profiles have none, and how many failed. Exit status 1 where some failed. With \
-            --no-wait it ends as soon as all wait in the daemon's queue. To stop it stops nothing in the daemon.
+            Missing and stale images are downloaded in the background, a few at a time, after downloads that clients \
+            wait for. The command shows its progress, waits for all downloads, and prints how many profiles have an \
+            image, how many have none, and how many failed. The exit status is 1 if some failed. With --no-wait, it \
+            exits when all are queued in the daemon. Interrupting the command does not cancel queued downloads.
 
             Examples:
               thumbcachectl warm alice bob@example.org carol@example.org --size 64
               contacts list | thumbcachectl warm alice -
             """)
 
-    @Argument(help: "The logged-in account.")
+    @Argument(help: "The logged-in user.")
     var user: String
 
-    @Argument(help: "The persons whose pictures they are; '-' reads them from standard input.")
+    @Argument(help: "The profiles; '-' reads them from standard input.")
     var profiles: [String] = []
 
-    @Option(help: ArgumentHelp("Read profiles from this file, one a line.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("Read profiles from this file, one per line.", valueName: "file"), completion: .file())
     var from: String?
 
     @OptionGroup var size: SizeOptions
@@ -37,24 +37,26 @@ struct Warm: DaemonCommand {
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
 
-    /// Profiles of one request: the daemon takes 1,024 arguments, among which are the command and its options.
+    /// Profiles per request. The daemon accepts 1,024 arguments, including the command and its options.
     static let batch = 500
     static let largestList = 64 << 20
 
     func validate() throws {
         try thumbcachectl.validate(user: user)
-        if profiles.isEmpty, from == nil { throw ValidationError("name profiles, a list with --from, or '-'") }
+        if profiles.isEmpty, from == nil {
+            throw ValidationError("missing profiles; name some, a file with --from, or '-'")
+        }
         if !profiles.isEmpty, from != nil { throw ValidationError("--from and profiles exclude each other") }
     }
 
     func run(in environment: Environment) async throws(Failure) {
-        let ids = try wanted()
-        let (user, size) = (ThumbcacheID(user), size.picture)
+        let ids = try requestedProfiles()
+        let (user, size) = (ThumbcacheID(user), size.imageSize)
         let counts = try await environment.withDaemon(daemon) { daemon throws(Failure) in
             let progress = WarmProgress(Set(ids))
             let terminal = Terminal(STDERR_FILENO, variable: environment.variable)
             let bar = ProgressLine(total: ids.count, on: terminal, isSilent: output.json)
-            let follower = Task { for await event in daemon.client.events(of: [user]) { progress.take(event) } }
+            let follower = Task { for await event in daemon.client.events(of: [user]) { progress.record(event) } }
             defer { follower.cancel() }
             if !noWait { await progress.waitForSubscription() }
             var queued = 0
@@ -64,18 +66,18 @@ struct Warm: DaemonCommand {
             }
             if noWait { return Value.map([.simpleString("queued"), .integer(queued)]) }
             await progress.waitUntilQuiet(queued, bar)
-            let outcome = try await look(at: ids, user, size, daemon, bar, environment)
+            let outcome = try await outcome(of: ids, user, size, daemon, bar, environment)
             bar.end()
             return outcome
         }
         try environment.show(counts, output)
         if let failed = counts["failed"]?.number, failed > 0 {
-            throw Failure(.refused, "\(failed) of \(ids.count) could not be downloaded")
+            throw Failure(.refused, "\(failed) of \(ids.count) downloads failed")
         }
     }
 
-    /// Each once, in the order of the list.
-    private func wanted() throws(Failure) -> [ThumbcacheID] {
+    /// The profiles in the order of the list, without duplicates.
+    private func requestedProfiles() throws(Failure) -> [ThumbcacheID] {
         var lines = profiles.map { ArraySlice($0.utf8) }
         let file = from ?? (profiles == ["-"] ? "-" : nil)
         if let file {
@@ -88,18 +90,18 @@ struct Warm: DaemonCommand {
         var ids: [ThumbcacheID] = []
         for (index, line) in lines.enumerated() {
             if line.isEmpty, file != nil { continue }
-            guard (1...CommandLimits().id).contains(line.count) else {
+            guard (1...RequestLimits().id).contains(line.count) else {
                 throw Failure(
-                    .usage, "profile \(index + 1) has \(line.count) bytes; 1 to \(CommandLimits().id) can be")
+                    .usage, "profile \(index + 1) has \(line.count) bytes; expected 1 to \(RequestLimits().id)")
             }
             let id = ThumbcacheID(bytes: line)
             if seen.insert(id).inserted { ids.append(id) }
         }
-        guard !ids.isEmpty else { throw Failure(.usage, "the list holds no profile") }
+        guard !ids.isEmpty else { throw Failure(.usage, "the list contains no profile") }
         return ids
     }
 
-    /// Puts some in the daemon's queue. Where that is full it waits until some have come.
+    /// Retries while the daemon's queue is full and downloads make progress.
     private func queue(
         _ ids: [ThumbcacheID], _ user: ThumbcacheID, _ daemon: ConnectedDaemon, _ progress: WarmProgress,
         _ bar: ProgressLine
@@ -107,7 +109,7 @@ struct Warm: DaemonCommand {
         while true {
             let before = progress.changed
             do throws(ThumbcacheError) {
-                return try await daemon.client.warm(user, ids, size: size.picture)
+                return try await daemon.client.warm(user, ids, size: size.imageSize)
             } catch .server(.busy, let message) {
                 await progress.pause()
                 bar.show(progress.changed)
@@ -120,17 +122,16 @@ struct Warm: DaemonCommand {
         }
     }
 
-    /// What has become of each. An event says that something has changed, not what; and there is none of a failure.
-    private func look(
-        at ids: [ThumbcacheID], _ user: ThumbcacheID, _ size: PictureSize?, _ daemon: ConnectedDaemon,
-        _ bar: ProgressLine,
-        _ environment: Environment
+    /// Counts the results with requests: events do not tell the new state, and a failure causes none.
+    private func outcome(
+        of ids: [ThumbcacheID], _ user: ThumbcacheID, _ size: ImageSize?, _ daemon: ConnectedDaemon,
+        _ bar: ProgressLine, _ environment: Environment
     ) async throws(Failure) -> Value {
         var (images, none, failed) = (0, 0, 0)
         for (index, id) in ids.enumerated() {
             do throws(ThumbcacheError) {
                 let isFresh = try await daemon.client.stat(user, id, size: size)?.state == .fresh
-                // Waits for a download that is under way, and has an answer at once where one has failed.
+                // GET waits for a download in flight, and returns at once after a failed one.
                 let isThere = try await isFresh ? true : daemon.client.get(user, id, size: size) != nil
                 if isThere { images += 1 } else { none += 1 }
             } catch .server(.noLogin, let message) {
@@ -139,7 +140,7 @@ struct Warm: DaemonCommand {
                 failed += 1
                 bar.clear()
                 let said = PlainText.escape("\(code) \(message)")
-                environment.complain("thumbcachectl: \(PlainText.escape(id.bytes)): \(said)", .error)
+                environment.report("thumbcachectl: \(PlainText.escape(id.bytes)): \(said)", .error)
             } catch {
                 throw Failure(error, path: daemon.path, timeout: daemon.timeout)
             }

@@ -4,23 +4,24 @@ import Glibc
 
 struct Watch: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print what happens to your users' caches, until it is stopped.",
+        abstract: "Print events of your users' caches until interrupted.",
         discussion: """
-            One line an event, with the time: login, logout, purge, and update where another image of a profile is \
-            held, or none any more. Without a user, or with '*', it is about every user of your uid. Where the \
-            connection is lost, events may be missed until it says that it watches again; it tries until it is stopped.
+            Prints one line per event, with the time: login, logout, purge, and update when the image of a profile \
+            changes. Without a user, or with '*', prints events of every user of your uid. If the connection is \
+            lost, the command reconnects; events between 'lost' and 'watching' are missed.
 
-            With --json an object a line: time, event, user, profile and epoch; lost and watching are events, too.
+            With --json, prints one object per line with time, event, user, profile and epoch. The events lost and \
+            watching report the connection.
 
             Examples:
               thumbcachectl watch
               thumbcachectl watch alice@example.org --json
             """)
 
-    @Argument(help: "These users alone.")
+    @Argument(help: "Users to watch; all by default.")
     var users: [String] = []
 
-    @Option(help: ArgumentHelp("End after so many events.", valueName: "n"))
+    @Option(help: ArgumentHelp("Exit after this number of events.", valueName: "n"))
     var count: Int?
 
     @OptionGroup var output: OutputOptions
@@ -33,12 +34,12 @@ struct Watch: DaemonCommand {
     func run(in environment: Environment) async throws(Failure) {
         let ids = users.contains("*") ? [] : users.map { ThumbcacheID($0) }
         try await environment.withDaemon(daemon, within: 10) { daemon throws(Failure) in
-            // A subscription tries for ever. Whoever mistyped the socket wants to know.
-            try await daemon.ask { client throws(ThumbcacheError) in try await client.ping() }
+            // A subscription retries forever. This request reports an invalid socket.
+            try await daemon.perform { client throws(ThumbcacheError) in try await client.ping() }
             var left = count ?? .max
             for await event in daemon.client.events(of: ids) {
                 let line = EventLine(event, at: .now)
-                guard try writeOn((output.json ? line.json : line.text) + "\n") else { return }
+                guard try writeUnlessClosed((output.json ? line.json : line.text) + "\n") else { return }
                 if line.isEvent { left -= 1 }
                 if left == 0 { return }
             }
@@ -46,14 +47,13 @@ struct Watch: DaemonCommand {
     }
 }
 
-/// What is printed of an event.
 struct EventLine {
     private let moment: Times.Moment
     private let event: ThumbcacheEvent
 
     init(_ event: ThumbcacheEvent, at moment: Times.Moment) { (self.event, self.moment) = (event, moment) }
 
-    /// Of a cache, not of the connection.
+    /// Whether it is an event of a cache, not of the connection.
     var isEvent: Bool { event != .subscribed && event != .gap }
 
     var text: String {
@@ -61,7 +61,7 @@ struct EventLine {
         let what =
             switch event {
             case .subscribed: "watching"
-            case .gap: "lost the connection, or too many events at once: events may be missed"
+            case .gap: "lost (connection closed or too many events); events may be missed"
             case .login(let user, _): "login \(shown(user))"
             case .logout(let user, _): "logout \(shown(user))"
             case .purge(let user, let profile?, _): "purge \(shown(user)) \(shown(profile))"

@@ -1,17 +1,16 @@
-/// What a look at one thing came to.
+/// The result of examining one item.
 struct Diagnostic: Equatable {
     enum Verdict: String {
         case ok
-        /// As it should be, and still worth knowing.
+        /// Not a problem, but worth knowing.
         case note
         case wrong
-        /// Nobody knows: it could not be looked at.
+        /// The item could not be examined.
         case unknown
     }
 
     let verdict: Verdict
     let what: String
-    /// What to do.
     let remedy: String?
 
     static func ok(_ what: String) -> Diagnostic { Diagnostic(verdict: .ok, what: what, remedy: nil) }
@@ -24,28 +23,26 @@ struct Diagnostic: Equatable {
         Diagnostic(verdict: .wrong, what: what, remedy: remedy)
     }
 
-    /// Without a remedy, the examined daemon says as whom everything can be examined.
+    /// Without a remedy, ``with(_:)`` adds how to get access.
     static func unknown(_ what: String, _ remedy: String? = nil) -> Diagnostic {
         Diagnostic(verdict: .unknown, what: what, remedy: remedy)
     }
 
-    /// The same, with this remedy if it is unknown and has none.
+    /// A copy with this remedy if the verdict is unknown and no remedy is set.
     func with(_ accessAdvice: String) -> Diagnostic {
         verdict == .unknown && remedy == nil ? Diagnostic(verdict: verdict, what: what, remedy: accessAdvice) : self
     }
 }
 
-/// One subject that is looked at.
 protocol DoctorCheck {
     var name: String { get }
-    func look(at daemon: InstalledDaemon) async -> [Diagnostic]
+    func diagnose(_ daemon: InstalledDaemon) async -> [Diagnostic]
 }
 
-/// What was found of all.
 struct Diagnosis {
     let diagnostics: [(check: String, diagnostic: Diagnostic)]
 
-    /// For people: a line each, and what to do in a line of its own.
+    /// One line per result, and its remedy on a line of its own.
     func lines(on terminal: Terminal) -> [String] {
         let indent = String(repeating: " ", count: 9 + 15)
         return diagnostics.flatMap { check, diagnostic in
@@ -66,17 +63,17 @@ struct Diagnosis {
         ).text
     }
 
-    /// What is wrong decides, then what nobody knows.
+    /// The failure for the exit status. Problems take precedence over unknown results.
     var failure: Failure? {
         func count(_ verdict: Diagnostic.Verdict) -> Int { diagnostics.count { $0.diagnostic.verdict == verdict } }
-        func things(_ count: Int) -> String { count == 1 ? "1 thing" : "\(count) things" }
+        func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
         let (wrong, unknown) = (count(.wrong), count(.unknown))
-        let rest = "\(things(unknown)) could not be looked at"
+        let rest = "\(counted(unknown, "item")) could not be examined"
         if wrong > 0 {
-            let what = "\(things(wrong)) \(wrong == 1 ? "is" : "are") wrong"
-            return Failure(.refused, unknown > 0 ? "\(what), and \(rest)" : what)
+            let what = "\(counted(wrong, "problem")) found"
+            return Failure(.refused, unknown > 0 ? "\(what); \(rest)" : what)
         }
-        return unknown > 0 ? Failure(.unreachable, "nothing that was looked at is wrong, but \(rest)") : nil
+        return unknown > 0 ? Failure(.unreachable, "no problem found, but \(rest)") : nil
     }
 
     private static func style(_ verdict: Diagnostic.Verdict) -> Terminal.Style {
@@ -85,9 +82,5 @@ struct Diagnosis {
         case .note, .unknown: .yellow
         case .wrong: .red
         }
-    }
-
-    private func padded(_ text: String, _ width: Int) -> String {
-        text + String(repeating: " ", count: max(0, width - text.count))
     }
 }

@@ -3,23 +3,29 @@ import Glibc
 
 struct Doctor: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Look for what is wrong, and say what to do.",
+        abstract: "Find problems of the installation, and suggest remedies.",
         discussion: """
-            Looks at the configuration, the socket, the permissions of directories, the files with secrets and \
-            certificates, the store, the keys, the origins (each is really asked, for the profile \
-            'thumbcachectl-doctor'), the units, the log-out hook and lingering users. A line each: ok, note, wrong, or \
-            unknown where it could not be looked at. It changes nothing. Run it as root to have all looked at.
+            Checks the configuration, the socket, permissions of directories, files with secrets and certificates, \
+            the store, the keys, the origins (each gets a request for the profile 'thumbcachectl-doctor'), the units, \
+            the logout hook, lingering users, and thumbcached-http if it is configured: its configuration, its \
+            listeners and its signing key. Each result is one line: ok, note, wrong, or unknown if the item \
+            could not be examined. Nothing is changed. Run it as root for a complete check.
 
-            Exit status: 0 nothing is wrong; 1 something is; 3 nothing is, but not all could be looked at.
+            Exit status: 0 no problem; 1 a problem was found; 3 no problem was found, but the check was incomplete.
 
             Example:
               sudo thumbcachectl doctor
             """)
 
     @Option(
-        help: ArgumentHelp("The daemon's configuration, if not the usual one.", valueName: "file"),
+        help: ArgumentHelp("The daemon's configuration, if not the default file.", valueName: "file"),
         completion: .file())
     var config: String?
+
+    @Option(
+        help: ArgumentHelp("The configuration of thumbcached-http, if not the default file.", valueName: "file"),
+        completion: .file())
+    var httpConfig: String?
 
     @OptionGroup var output: OutputOptions
     @OptionGroup var daemon: DaemonOptions
@@ -27,19 +33,20 @@ struct Doctor: DaemonCommand {
     private static var checks: [any DoctorCheck] {
         [
             ConfigurationCheck(), SocketCheck(), PermissionsCheck(), CredentialsCheck(), StoreCheck(), KeysCheck(),
-            OriginsCheck(), UnitsCheck(), HookCheck(), LingerCheck(),
+            OriginsCheck(), UnitsCheck(), HookCheck(), LingerCheck(), HTTPCheck(),
         ]
     }
 
     func run(in environment: Environment) async throws(Failure) {
-        let daemon = try InstalledDaemon(environment, self.daemon, configuration: config)
+        let daemon = try InstalledDaemon(
+            environment, self.daemon, configuration: config, httpConfiguration: httpConfig)
         let terminal = Terminal(STDOUT_FILENO, variable: environment.variable)
         var diagnostics: [(check: String, diagnostic: Diagnostic)] = []
         for check in Self.checks {
-            let found = await check.look(at: daemon).map {
+            let found = await check.diagnose(daemon).map {
                 (check: check.name, diagnostic: $0.with(daemon.accessAdvice))
             }
-            // As it comes: an origin may take its time.
+            // Printed immediately, since an origin may be slow.
             if !output.json { try show(Diagnosis(diagnostics: found).lines(on: terminal)) }
             diagnostics += found
         }

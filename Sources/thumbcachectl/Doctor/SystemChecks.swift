@@ -1,7 +1,7 @@
 import Glibc
 import LinuxSupport
 
-/// What systemd says of units: `systemctl show`, whose blocks have a line for each property.
+/// The properties of units, parsed from `systemctl show`.
 struct UnitStates {
     private var units: [String: [String: String]] = [:]
 
@@ -19,11 +19,11 @@ struct UnitStates {
 
     subscript(unit: String, property: String) -> String { units[unit]?[property] ?? "" }
 
-    static func ask(_ names: [String], _ daemon: InstalledDaemon) throws(SystemError) -> UnitStates {
+    static func query(_ names: [String], _ daemon: InstalledDaemon) throws(SystemError) -> UnitStates {
         var lines: [String] = []
         for name in names {
             let shown = try daemon.run("systemctl", ["show", "--no-pager", "--property=\(properties)", name])
-            guard shown.status == 0 else { throw SystemError("ask systemd", code: EACCES) }
+            guard shown.status == 0 else { throw SystemError("query systemd", code: EACCES) }
             lines += ["Id=\(name)"] + shown.lines
         }
         return UnitStates(lines)
@@ -35,14 +35,13 @@ extension InstalledDaemon {
     var hasSystemd: Bool { access("/run/systemd/system", F_OK) == 0 }
 
     fileprivate var withoutUnits: Diagnostic? {
-        if !isMachines {
-            return .ok("nothing to look at: it is about the daemon of the whole machine, and this one is at \(socket)")
+        if !isSystemDaemon {
+            return .ok("not applicable: \(socket) is not the socket of the system's daemon")
         }
-        return hasSystemd ? nil : .note("systemd does not run here")
+        return hasSystemd ? nil : .note("systemd is not running")
     }
 }
 
-/// The units of the package.
 struct UnitsCheck: DoctorCheck {
     let name = "units"
     private static let enabled = [
@@ -52,15 +51,15 @@ struct UnitsCheck: DoctorCheck {
         "thumbcached.service", "thumbcached-fetcher.service", "thumbcached-renderer.service",
     ]
 
-    /// Of a package of its own.
+    /// Units of the separate renderer package.
     private static let optional = ["thumbcached-renderer.socket", "thumbcached-renderer.service"]
 
-    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
+    func diagnose(_ daemon: InstalledDaemon) async -> [Diagnostic] {
         if let diagnostic = daemon.withoutUnits { return [diagnostic] }
         do throws(SystemError) {
-            return Self.diagnostics(try UnitStates.ask(Self.enabled + Self.services, daemon))
+            return Self.diagnostics(try UnitStates.query(Self.enabled + Self.services, daemon))
         } catch {
-            return [.unknown("systemd could not be asked: \(error.reason)")]
+            return [.unknown("cannot query systemd: \(error.reason)")]
         }
     }
 
@@ -72,49 +71,52 @@ struct UnitsCheck: DoctorCheck {
             case "masked": diagnostics.append(.wrong("\(unit) is masked", "systemctl unmask \(unit)"))
             case "not-found" where optional.contains(unit):
                 if enabled.contains(unit) {
-                    diagnostics.append(.note("\(unit) is not installed: no pictures of other sizes are made"))
+                    diagnostics.append(.note("\(unit) is not installed: images are not resized"))
                 }
-            case "not-found": diagnostics.append(.wrong("\(unit) is not installed", "make install, or apt install"))
+            case "not-found":
+                diagnostics.append(.wrong("\(unit) is not installed", "reinstall the package, or run make install"))
             default: diagnostics.append(.wrong("\(unit) is not loaded", "systemctl status \(unit)"))
             }
             guard states[unit, "LoadState"] == "loaded" else { continue }
             let active = states[unit, "ActiveState"]
             if active == "failed" {
                 diagnostics.append(
-                    .wrong("\(unit) has failed (\(states[unit, "Result"]))", "journalctl -u \(unit) -e says why"))
+                    .wrong("\(unit) has failed (\(states[unit, "Result"]))", "see journalctl -u \(unit) -e"))
             } else if enabled.contains(unit), active != "active" {
                 diagnostics.append(.wrong("\(unit) is not active", "systemctl start \(unit)"))
             }
             if enabled.contains(unit), !["enabled", "enabled-runtime"].contains(states[unit, "UnitFileState"]) {
                 diagnostics.append(
-                    .wrong("\(unit) is not enabled: a boot would not start it", "systemctl enable \(unit)"))
+                    .wrong("\(unit) is not enabled: it will not start at boot", "systemctl enable \(unit)"))
             }
             if let restarts = Int(states[unit, "NRestarts"]), restarts > 0 {
                 diagnostics.append(
-                    .note("\(unit) was started anew \(restarts) times", "journalctl -u \(unit) says why"))
+                    .note("\(unit) was restarted \(restarts) times", "see journalctl -u \(unit)"))
             }
         }
         return diagnostics.isEmpty
-            ? [.ok("sockets and path are active and enabled, no service has failed")] : diagnostics
+            ? [.ok("the socket and path units are active and enabled, and no service has failed")] : diagnostics
     }
 }
 
-/// What ends the caches of those who are logged in on the machine.
+/// Checks that the logout hook is active for each user that is logged in on the machine.
 struct HookCheck: DoctorCheck {
     let name = "hook"
 
-    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
-        if !daemon.isMachines { return [.ok("caches of a daemon of one's own end with LOGOUT, or with the daemon")] }
+    func diagnose(_ daemon: InstalledDaemon) async -> [Diagnostic] {
+        if !daemon.isSystemDaemon {
+            return [.ok("not needed: caches of a user's own daemon end with LOGOUT or with the daemon")]
+        }
         if !daemon.hasSystemd { return [Self.pam()] }
         do throws(SystemError) {
             let listed = try daemon.run("loginctl", ["list-users", "--no-legend", "--no-pager"])
-            guard listed.status == 0 else { return [.unknown("loginctl could not say who is logged in")] }
+            guard listed.status == 0 else { return [.unknown("loginctl failed to list the users")] }
             let uids = listed.lines.compactMap { $0.split(separator: " ").first.flatMap { UInt32($0) } }
             let units = uids.map { "thumbcached-logout@\($0).service" }
-            guard !units.isEmpty else { return [.ok("nobody is logged in on this machine")] }
-            return Self.diagnostics(units, try UnitStates.ask(units, daemon))
+            guard !units.isEmpty else { return [.ok("no user is logged in on this machine")] }
+            return Self.diagnostics(units, try UnitStates.query(units, daemon))
         } catch {
-            return [.unknown("systemd could not be asked: \(error.reason)")]
+            return [.unknown("cannot query systemd: \(error.reason)")]
         }
     }
 
@@ -122,11 +124,12 @@ struct HookCheck: DoctorCheck {
         let diagnostics = units.compactMap { unit -> Diagnostic? in
             switch states[unit, "ActiveState"] {
             case "active": nil
-            case "failed": .wrong("\(unit) has failed: a log-out waits for the daemon", "journalctl -u \(unit)")
-            default: .wrong("\(unit) is not active: that log-out would end no cache", "systemctl start \(unit)")
+            case "failed": .wrong("\(unit) has failed: a logout is pending", "see journalctl -u \(unit)")
+            default:
+                .wrong("\(unit) is not active: the user's logout will not end the cache", "systemctl start \(unit)")
             }
         }
-        return diagnostics.isEmpty ? [.ok("the log-outs of \(units.count) users end their caches")] : diagnostics
+        return diagnostics.isEmpty ? [.ok("the hook is active for all \(units.count) users")] : diagnostics
     }
 
     private static func pam() -> Diagnostic {
@@ -135,27 +138,27 @@ struct HookCheck: DoctorCheck {
             do throws(PlainFileError) {
                 let lines = try readTextFile(file, limit: 1 << 16).split(whereSeparator: \.isNewline)
                 let isThere = lines.contains { !$0.hasPrefix("#") && $0.contains("thumbcached/pam-session") }
-                if isThere { return .ok("\(file) has pam-session end the caches") }
+                if isThere { return .ok("\(file) runs the hook pam-session") }
             } catch {
                 continue
             }
         }
         return .wrong(
-            "nothing ends caches when users log out: systemd does not run here, and no file in /etc/pam.d names "
-                + "pam-session", "see \"Log-out in every environment\" in docs/operations.md")
+            "no logout hook: systemd is not running, and no file in /etc/pam.d names pam-session",
+            "see \"Make logout work\" in docs/operations.md")
     }
 }
 
-/// Those whose caches outlive their sessions.
+/// Lists lingering users, whose caches outlive their sessions.
 struct LingerCheck: DoctorCheck {
     let name = "linger"
     private static let directory = "/var/lib/systemd/linger"
 
-    func look(at daemon: InstalledDaemon) async -> [Diagnostic] {
+    func diagnose(_ daemon: InstalledDaemon) async -> [Diagnostic] {
         if let diagnostic = daemon.withoutUnits { return [diagnostic] }
         guard let directory = opendir(Self.directory) else {
             return errno == ENOENT
-                ? [.ok("nobody lingers")] : [.unknown("\(Self.directory): \(SystemError("opendir").reason)")]
+                ? [.ok("no user lingers")] : [.unknown("\(Self.directory): \(SystemError("opendir").reason)")]
         }
         defer { closedir(directory) }
         var names: [String] = []
@@ -165,9 +168,9 @@ struct LingerCheck: DoctorCheck {
             }
             if !name.hasPrefix(".") { names.append(name) }
         }
-        guard !names.isEmpty else { return [.ok("nobody lingers")] }
+        guard !names.isEmpty else { return [.ok("no user lingers")] }
         return names.sorted().map { name in
-            .note("\(name) lingers: the cache lives on without a session", "loginctl disable-linger \(name)")
+            .note("\(name) lingers: the cache remains after the last session ends", "loginctl disable-linger \(name)")
         }
     }
 }

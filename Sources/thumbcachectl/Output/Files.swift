@@ -1,10 +1,10 @@
 import Glibc
 import LinuxSupport
 
-// Files that the command line names. What is wrong with them is wrong usage.
+// Errors of files that the command line names have the exit status of invalid usage.
 
-/// The bytes of a file, or of standard input for `-`: `limit` at most.
-/// - Parameter what: What it is to hold, for the message, as in "an image".
+/// Reads a file, or standard input for `-`, of at most `limit` bytes.
+/// - Parameter what: the expected content for error messages, such as "an image".
 func readFile(_ path: String, what: String, limit: Int) throws(Failure) -> [UInt8] {
     let name = path == "-" ? "standard input" : path
     let bytes: [UInt8]
@@ -14,14 +14,13 @@ func readFile(_ path: String, what: String, limit: Int) throws(Failure) -> [UInt
         throw Failure(.usage, "cannot read \(name): \(error.reason)")
     }
     guard bytes.count <= limit else {
-        throw Failure(.usage, "\(name) has more than \(limit) bytes; that is too much for \(what)")
+        throw Failure(.usage, "\(name) is too large for \(what); at most \(limit) bytes are accepted")
     }
-    guard !bytes.isEmpty else { throw Failure(.usage, "\(name) is empty; it has to hold \(what)") }
+    guard !bytes.isEmpty else { throw Failure(.usage, "\(name) is empty; expected \(what)") }
     return bytes
 }
 
-/// Writes a file as a whole or not at all: whoever reads it meanwhile finds the old one, and a full disk leaves it
-/// as it was. What is there and is no plain file, such as /dev/null or a pipe, is written to, not replaced.
+/// Writes a file atomically: a reader never sees a part of it. A device or pipe is written to, not replaced.
 func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
     do throws(SystemError) {
         var status = stat()
@@ -36,7 +35,7 @@ func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
 }
 
 private func replace(_ path: String, _ bytes: [UInt8]) throws(SystemError) {
-    // Beside the file, since a rename cannot cross file systems.
+    // The temporary file is in the same directory, since rename(2) cannot cross file systems.
     let temporary = path + ".\(getpid()).part"
     let file = try File(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o666)
     do throws(SystemError) {

@@ -2,24 +2,23 @@ import NIOCore
 @_spi(Wire) import Thumbcache
 import ThumbcacheProtocol
 
-/// A JSON text that is put together here, beside values that came from the daemon.
+/// A JSON value.
 enum JSON {
     case null
     case bool(Bool)
     case integer(Int)
-    /// What is no number in JSON becomes null.
+    /// Infinities and NaN are written as null.
     case number(Double)
     case string(String)
     case array([JSON])
     case object([(String, JSON)])
 
-    /// Bytes as everywhere in the output: a string, or `{"base64": "…"}`.
+    /// An id: a string, or `{"base64": "…"}` if it is not UTF-8.
     static func id(_ id: ThumbcacheID) -> JSON {
         String(validating: id.bytes, as: UTF8.self).map { .string($0) }
             ?? .object([("base64", .string(base64(id.bytes)))])
     }
 
-    /// On one line.
     var text: String {
         switch self {
         case .null: "null"

@@ -1,10 +1,10 @@
 import LinuxSupport
 import ThumbcacheProtocol
 
-/// Text that came from elsewhere, made fit for a terminal: an id may hold anything, escape sequences among it.
+/// Escapes untrusted text, such as an id with terminal escape sequences, for a terminal.
 enum PlainText {
-    /// Bytes as text on one line. Control characters, invisible ones and bytes that are not UTF-8 appear as `\xNN`
-    /// for each of their bytes, a backslash as `\\`: what is shown can be told from what it looks like.
+    /// Returns bytes as text on one line. A backslash becomes `\\`. Each byte of control characters, invisible
+    /// characters and invalid UTF-8 becomes `\xNN`. Different bytes give different text.
     static func escape(_ bytes: some Collection<UInt8>) -> String {
         var text = ""
         var rest = Array(bytes)[...]
@@ -28,7 +28,7 @@ enum PlainText {
 
     static func escape(_ text: String) -> String { escape(text.utf8) }
 
-    /// The first character and how many bytes it takes; nil where the bytes do not begin with one.
+    /// The first character and its length in bytes; nil if the bytes do not begin with valid UTF-8.
     private static func firstScalar(_ bytes: ArraySlice<UInt8>) -> (Unicode.Scalar, width: Int)? {
         var decoder = UTF8()
         var iterator = bytes.prefix(4).makeIterator()

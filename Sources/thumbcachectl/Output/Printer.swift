@@ -2,32 +2,31 @@ import LinuxSupport
 import NIOCore
 import ThumbcacheProtocol
 
-/// Prints results: for people aligned, for programs one `key value` a line or JSON.
 struct Printer {
     enum Style {
-        /// On a terminal: values in a column.
+        /// Keys and values in two columns, for a terminal.
         case aligned
-        /// To a pipe or a file: one space between key and value, whatever the lengths.
+        /// `key value` lines with one space, for scripts.
         case plain
         case json
     }
 
     let style: Style
 
-    /// The entries of a map or the elements of an array one a line, anything else on one line.
+    /// Prints one line per entry of a map or element of an array, and one line for any other value.
     func show(_ value: Value) throws(Failure) {
         switch (style, value) {
         case (.json, _): try lines([value.json])
         case (_, .map):
             let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: shown($0.key, $0.value)) }
             let width = style == .aligned ? 1 + (pairs.map(\.key.count).max() ?? 0) : 0
-            try lines(pairs.map { $0.key + String(repeating: " ", count: max(0, width - $0.key.count) + 1) + $0.value })
+            try lines(pairs.map { padded($0.key, width) + " " + $0.value })
         case (_, .array(let values)): try lines(values.map(\.plain))
         default: try lines([value.plain])
         }
     }
 
-    /// A moment or a duration that one can read, for people alone.
+    /// On a terminal, seconds are shown as a date or a duration.
     private func shown(_ key: Value, _ value: Value) -> String {
         guard style == .aligned, case .integer(let seconds) = value else { return value.plain }
         return switch key.text {
@@ -43,7 +42,7 @@ struct Printer {
 }
 
 extension Value {
-    /// On one line. A null is `-`.
+    /// One line of text. A null is `-`.
     fileprivate var plain: String {
         switch self {
         case .null: "-"
@@ -55,8 +54,7 @@ extension Value {
         }
     }
 
-    /// A JSON text (RFC 8259), on one line. Bytes are a string where they are UTF-8. Where they are not, no string
-    /// could hold them: they become `{"base64": "…"}`.
+    /// A JSON text (RFC 8259) on one line. Bytes that are not UTF-8 become `{"base64": "…"}`.
     var json: String {
         switch self {
         case .null: "null"
@@ -73,12 +71,16 @@ extension Value {
     }
 }
 
-/// What could disturb a terminal is escaped; other characters stay readable.
+/// Quotes a JSON string. Characters that could affect a terminal are escaped; other characters stay readable.
 private func quote(_ text: String) -> String {
     let shown = escaped(text.unicodeScalars) { scalar in
         String(scalar).utf16.map { "\\u" + Hex.text([UInt8($0 >> 8), UInt8($0 & 0xff)]) }.joined()
     }
     return "\"\(shown)\""
+}
+
+func padded(_ text: String, _ width: Int) -> String {
+    text + String(repeating: " ", count: max(0, width - text.count))
 }
 
 /// RFC 4648 section 4, with padding.

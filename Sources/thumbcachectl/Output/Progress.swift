@@ -2,28 +2,27 @@ import Glibc
 import Synchronization
 @_spi(Wire) import Thumbcache
 
-/// How far the daemon is with what it was told to download, by its events.
+/// Follows the progress of WARM by the daemon's events.
 final class WarmProgress: Sendable {
     private struct State {
         var missing: Set<ThumbcacheID>
         var changed = 0
         var isSubscribed = false
-        /// Ticks since the last event.
+        /// Ticks since the last relevant event.
         var quiet = 0
     }
 
     private static let tick = Duration.milliseconds(100)
-    /// Of these there is an event for each image that comes. Behind so long a silence each is asked for.
+    /// Ticks without an event after which each profile is queried instead: a failed download causes no event.
     private static let quietTicks = 30
 
     private let state: Mutex<State>
 
     init(_ profiles: Set<ThumbcacheID>) { state = Mutex(State(missing: profiles)) }
 
-    /// Profiles of which another image is held since, or none any more.
     var changed: Int { state.withLock { $0.changed } }
 
-    func take(_ event: ThumbcacheEvent) {
+    func record(_ event: ThumbcacheEvent) {
         state.withLock { state in
             switch event {
             case .subscribed: state.isSubscribed = true
@@ -36,8 +35,11 @@ final class WarmProgress: Sendable {
     }
 
     func pause() async {
-        // A task that is cancelled finds out by what it asks next.
-        _ = await Result { () async throws in try await Task.sleep(for: Self.tick) }
+        do {
+            try await Task.sleep(for: Self.tick)
+        } catch {
+            // A cancelled task notices at its next request.
+        }
         state.withLock { $0.quiet += 1 }
     }
 
@@ -45,7 +47,7 @@ final class WarmProgress: Sendable {
         state.withLock { $0.changed != before || $0.quiet < Self.quietTicks * 10 }
     }
 
-    /// Without events it goes as well, but nobody sees how far it is.
+    /// Gives up after some seconds: without events, only the progress display is missing.
     func waitForSubscription() async {
         for _ in 0..<Self.quietTicks {
             if state.withLock({ $0.isSubscribed }) { return }
@@ -62,18 +64,7 @@ final class WarmProgress: Sendable {
     }
 }
 
-extension Result where Failure == any Error {
-    fileprivate init(_ body: () async throws(Failure) -> Success) async {
-        do {
-            self = .success(try await body())
-        } catch {
-            self = .failure(error)
-        }
-    }
-}
-
-/// A line on standard error that says how far something is: a bar where the cursor can be moved, else a line for each
-/// tenth.
+/// Progress on standard error: a bar if the cursor can be moved, or else a line per tenth.
 final class ProgressLine {
     private let total: Int
     private let terminal: Terminal
@@ -85,7 +76,7 @@ final class ProgressLine {
         (self.total, self.terminal, self.isSilent) = (total, terminal, isSilent)
     }
 
-    /// Never goes back: what was counted by events is counted again in the end.
+    /// Ignores lower values, since the final count begins at 0 again.
     func show(_ done: Int) {
         guard !isSilent, done > most else { return }
         most = done
@@ -97,7 +88,6 @@ final class ProgressLine {
         }
     }
 
-    /// Makes room for another line.
     func clear() {
         if !isSilent, terminal.hasCursor { put("\r\u{1b}[K") }
     }
@@ -114,9 +104,9 @@ final class ProgressLine {
 
     private func put(_ text: String) {
         do throws(Failure) {
-            _ = try writeOn(text, to: STDERR_FILENO)
+            _ = try writeUnlessClosed(text, to: STDERR_FILENO)
         } catch {
-            // Nobody looks.
+            // Progress output is optional.
         }
     }
 }

@@ -3,18 +3,16 @@ import DiskStore
 import NIOCore
 import ThumbcacheProtocol
 
-// What an inspection of the store found, for people and for programs. A path may hold anything that somebody has
-// planted; the printer makes it fit for a terminal.
+// Output of `verify`. Paths may contain anything; ``Printer`` escapes them for terminals.
 
 extension StoreReport {
-    /// One a line.
     var lines: [String] {
-        let wrong = counted(findings.count, "thing is wrong", "things are wrong")
+        let problems = counted(findings.count, "problem", "problems")
         let summary =
             unread.isEmpty
-            ? findings.isEmpty ? "The store is whole." : "The store is not whole: \(wrong)."
-            : "Not all of the store could be read; of what could \(wrong)."
-        let who = users == 0 ? "Nobody is" : counted(users, "user is", "users are")
+            ? findings.isEmpty ? "The store has no problems." : "The store has \(problems)."
+            : "The store could be read only in part; the readable part has \(problems)."
+        let who = users == 0 ? "No user is" : counted(users, "user is", "users are")
         return [summary, "\(who) logged in, with \(held.phrase("image"))."]
             + waiting(trash, pendingLogouts)
             + findings.map { "\($0.path) \($0.what). \($0.problem.remedy)" }
@@ -24,7 +22,7 @@ extension StoreReport {
     var value: Value {
         map(
             ("users", .integer(users)), ("images", .integer(held.images)), ("bytes", .integer(held.bytes)),
-            ("trash", trash.value), ("pending-logouts", markers(pendingLogouts)),
+            ("trash", trash.value), ("pending-logouts", pendingFiles(pendingLogouts)),
             (
                 "findings",
                 .array(
@@ -39,31 +37,29 @@ extension StoreReport {
 }
 
 extension UserTraces {
-    /// - Parameter user: as the caller named it.
     func lines(of user: String, uid: UInt32?) -> [String] {
         let whose = uid.map { "\(user) of uid \($0)" } ?? user
         var lines: [String] = []
         if isNothing {
-            lines = ["Nothing of \(whose) is in the store: no key, no session, no images."]
+            lines = ["The store contains nothing of \(whose): no key, no session, no images."]
         } else if traces.contains(where: { $0.kind == .key }) {
             lines = ["\(whose) is logged in, with \(held.phrase("image"))."]
         } else if !traces.isEmpty {
-            lines = ["\(whose) is not logged in, but something is left, with \(held.phrase("image"))."]
+            lines = ["\(whose) is not logged in, but data remains, with \(held.phrase("image"))."]
         } else if unread.isEmpty {
-            lines = ["Nothing of \(whose) is in the store, but a log-out waits for the daemon."]
+            lines = ["The store contains nothing of \(whose), but a logout is pending."]
         } else {
-            lines = ["Not all of the store could be read: nobody knows what is there of \(whose)."]
+            lines = ["The store could be read only in part: data of \(whose) may exist."]
         }
         return lines + waiting(trash, pendingLogouts) + traces.map { "\($0.path) \($0.kind.what), uid \($0.uid)." }
             + unread.map { "\($0.path) could not be read: \($0.reason)" }
     }
 
-    /// - Parameter user: as the caller named it.
     func value(of user: String, uid: UInt32?) -> Value {
         map(
             ("user", .bulk(ByteBuffer(string: user))), ("uid", uid.map { .integer(Int($0)) } ?? .null),
             ("images", .integer(held.images)), ("bytes", .integer(held.bytes)), ("trash", trash.value),
-            ("pending-logouts", markers(pendingLogouts)),
+            ("pending-logouts", pendingFiles(pendingLogouts)),
             (
                 "traces",
                 .array(
@@ -79,10 +75,10 @@ extension UserTraces {
 extension UserTraces.Kind {
     fileprivate var what: String {
         switch self {
-        case .key: "is the key file, which is the log-in"
-        case .session: "is the session file, with the tokens, sealed"
+        case .key: "is the key file, which represents the login"
+        case .session: "is the session file, with encrypted tokens"
         case .images: "is the directory of images"
-        case .temporary: "is a temporary file of a log-in"
+        case .temporary: "is a temporary file of a login"
         }
     }
 }
@@ -96,21 +92,21 @@ extension Usage {
     }
 }
 
-/// What is as it should be and will go.
+/// Lines about the trash and pending logouts, which are normal.
 private func waiting(_ trash: Usage, _ pendingLogouts: [UInt32: Int]) -> [String] {
     var lines: [String] = []
     if trash != Usage() {
-        lines.append("The trash holds \(trash.phrase("file")) that nobody can open; the daemon deletes them.")
+        lines.append("The trash contains \(trash.phrase("file")) that no key opens; the daemon deletes them.")
     }
     for (uid, _) in pendingLogouts.sorted(by: { $0.key < $1.key }) {
-        lines.append("A log-out of uid \(uid) waits for the daemon, which does it before it serves that uid again.")
+        lines.append("A logout of uid \(uid) is pending; the daemon processes it before it serves that uid again.")
     }
     return lines
 }
 
-private func markers(_ byUID: [UInt32: Int]) -> Value {
+private func pendingFiles(_ byUID: [UInt32: Int]) -> Value {
     .array(
-        byUID.sorted { $0.key < $1.key }.map { map(("uid", .integer(Int($0.key))), ("markers", .integer($0.value))) })
+        byUID.sorted { $0.key < $1.key }.map { map(("uid", .integer(Int($0.key))), ("files", .integer($0.value))) })
 }
 
 private func parts(_ unread: [UnreadPart]) -> Value {

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What may be written to a descriptor beside plain text. The one place that knows.
+/// The capabilities of a terminal: cursor, colors and size.
 struct Terminal {
     enum Style: Int {
         case bold = 1
@@ -10,11 +10,11 @@ struct Terminal {
         case yellow = 33
     }
 
-    enum Colours {
+    enum Colors {
         case none
-        /// Those that terminals number.
+        /// The 256 numbered colors.
         case numbered
-        /// Any red, green and blue.
+        /// 24-bit colors.
         case all
     }
 
@@ -22,15 +22,15 @@ struct Terminal {
         var columns: Int
         var rows: Int
 
-        static let usual = Size(columns: 80, rows: 24)
+        static let standard = Size(columns: 80, rows: 24)
     }
 
     let descriptor: Int32
     let isTerminal: Bool
-    /// Whether the cursor can be moved.
+    /// Whether escape sequences can move the cursor.
     let hasCursor: Bool
-    let colours: Colours
-    var hasColour: Bool { colours != .none }
+    let colors: Colors
+    var hasColor: Bool { colors != .none }
 
     init(_ descriptor: Int32, variable: (String) -> String?) {
         self.init(descriptor, isTerminal: thumbcachectl.isTerminal(descriptor), variable: variable)
@@ -45,27 +45,27 @@ struct Terminal {
         let wantsNone = !hasCursor || !(variable("NO_COLOR") ?? "").isEmpty
         // https://github.com/termstandard/colors
         let hasAll = ["truecolor", "24bit"].contains(variable("COLORTERM") ?? "") || kind.hasSuffix("-direct")
-        colours = wantsNone ? .none : hasAll ? .all : .numbered
+        colors = wantsNone ? .none : hasAll ? .all : .numbered
     }
 
     func paint(_ text: String, _ style: Style) -> String {
-        hasColour ? "\u{1b}[\(style.rawValue)m\(text)\u{1b}[0m" : text
+        hasColor ? "\u{1b}[\(style.rawValue)m\(text)\u{1b}[0m" : text
     }
 
     var size: Size {
         let window = window
-        guard window.ws_col > 0, window.ws_row > 0 else { return .usual }
+        guard window.ws_col > 0, window.ws_row > 0 else { return .standard }
         return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
     }
 
-    /// Pixels of a character.
+    /// Pixels of a character cell.
     var cell: (width: Int, height: Int) {
         let (window, size) = (window, size)
         guard window.ws_xpixel > 0, window.ws_ypixel > 0 else { return (8, 16) }
         return (max(1, Int(window.ws_xpixel) / size.columns), max(1, Int(window.ws_ypixel) / size.rows))
     }
 
-    /// ioctl_tty(2), TIOCGWINSZ. What a terminal does not know is 0.
+    /// TIOCGWINSZ, see ioctl_tty(2). Unknown values are 0.
     private var window: winsize {
         var window = winsize()
         return ioctl(descriptor, UInt(TIOCGWINSZ), &window) == 0 ? window : winsize()

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Times that one can read; what programs read stays in seconds.
+/// Formats times for people. Output for programs stays in seconds.
 enum Times {
-    /// A moment on the clock of the wall.
+    /// A time of the system clock.
     struct Moment {
         /// Since 1970.
         let seconds: Int
@@ -14,10 +14,10 @@ enum Times {
             return Moment(seconds: time.tv_sec, milliseconds: time.tv_nsec / 1_000_000)
         }
 
-        /// Where the caller is, as in `2026-11-23 11:53:46`.
+        /// Local time, as in `2026-11-23 11:53:46`.
         var local: String { Times.text(seconds, "%Y-%m-%d %H:%M:%S") { localtime_r($0, $1) } }
 
-        /// RFC 3339, in UTC, as in `2026-11-23T11:53:46.120Z`.
+        /// UTC in the format of RFC 3339, as in `2026-11-23T11:53:46.120Z`.
         var utc: String {
             let digits = "\(1000 + milliseconds)".dropFirst()
             return Times.text(seconds, "%Y-%m-%dT%H:%M:%S") { gmtime_r($0, $1) } + ".\(digits)Z"
@@ -26,16 +26,15 @@ enum Times {
 
     private static func text(
         _ seconds: Int, _ format: String,
-        _ broken: (UnsafePointer<time_t>, UnsafeMutablePointer<tm>) -> UnsafeMutablePointer<tm>?
+        _ convert: (UnsafePointer<time_t>, UnsafeMutablePointer<tm>) -> UnsafeMutablePointer<tm>?
     ) -> String {
         var (time, parts) = (time_t(seconds), tm())
-        guard broken(&time, &parts) != nil else { return "\(seconds)" }
+        guard convert(&time, &parts) != nil else { return "\(seconds)" }
         var bytes = [CChar](repeating: 0, count: 64)
         let count = strftime(&bytes, bytes.count, format, &parts)
         return String(decoding: bytes.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// Its two largest units, as in `3 h 20 min`.
     static func duration(_ seconds: Int) -> String {
         let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]
         guard let first = units.firstIndex(where: { abs(seconds) >= $0.0 }) else { return "0 s" }

@@ -1,22 +1,20 @@
-/// A picture drawn with characters, two pixels to a cell: the upper half block has a colour, and so has what is behind
-/// it. Nothing of the picture but numbers from 0 to 255 comes into the text.
+/// Draws an image with characters, two pixels per cell: an upper half block with foreground and background color.
 struct CellDrawing {
     let pixels: Pixels
-    let colours: Terminal.Colours
+    let colors: Terminal.Colors
 
-    /// One for each row of cells.
     var lines: [String] {
-        stride(from: 0, to: pixels.height, by: 2).map { colours == .none ? shades($0) : blocks($0) }
+        stride(from: 0, to: pixels.height, by: 2).map { colors == .none ? shades($0) : blocks($0) }
     }
 
     private func blocks(_ row: Int) -> String {
         var text = ""
-        var (front, back): (Pixels.Colour?, Pixels.Colour?) = (nil, nil)
+        var (front, back): (Pixels.Color?, Pixels.Color?) = (nil, nil)
         for column in 0..<pixels.width {
             let (upper, lower) = (pixels[column, row], pixels[column, row + 1])
             let (character, wantsFront, wantsBack) =
                 switch (upper, lower) {
-                case (nil, nil): (" ", front, Pixels.Colour?.none)
+                case (nil, nil): (" ", front, Pixels.Color?.none)
                 case (let upper?, nil): ("▀", upper, nil)
                 case (nil, let lower?): ("▄", lower, nil)
                 case (let upper?, let lower?): ("▀", upper, lower)
@@ -30,18 +28,18 @@ struct CellDrawing {
         return text + "\u{1b}[0m"
     }
 
-    private func code(_ place: Int, _ colour: Pixels.Colour) -> String {
-        colours == .all
-            ? "\u{1b}[\(place);2;\(colour.red);\(colour.green);\(colour.blue)m" : "\u{1b}[\(place);5;\(colour.number)m"
+    private func code(_ place: Int, _ color: Pixels.Color) -> String {
+        colors == .all
+            ? "\u{1b}[\(place);2;\(color.red);\(color.green);\(color.blue)m" : "\u{1b}[\(place);5;\(color.number)m"
     }
 
-    /// Without colours: the brighter, the fuller a character. It is ASCII, which every terminal and every file takes.
+    /// Without colors: ASCII characters that are denser for brighter pixels.
     private func shades(_ row: Int) -> String {
         let ramp = Array(" .:-=+*#%@")
         var text = ""
         for column in 0..<pixels.width {
             let seen = [pixels[column, row], pixels[column, row + 1]].compactMap { $0?.brightness }
-            // Black is not nothing.
+            // Black differs from transparent.
             let level = seen.isEmpty ? 0 : max(1, seen.reduce(0, +) * ramp.count / (2 * 256))
             text.append(ramp[min(level, ramp.count - 1)])
         }

@@ -1,20 +1,20 @@
 import Glibc
 import LinuxSupport
 
-/// A terminal whose whole screen belongs to this program, until that leaves it as it was.
+/// Uses the whole screen of a terminal, and restores it afterwards.
 final class FullScreen {
     private let terminal: Terminal
     private var before: termios?
     private var hasLeft = false
 
-    /// - Parameter quit: called when q is pressed, or nobody can press anything any more.
+    /// - Parameter quit: called when q is pressed or the input ends.
     init(_ terminal: Terminal, quit: @escaping @Sendable () -> Void) throws(Failure) {
         self.terminal = terminal
         var settings = termios()
         if isTerminal(STDIN_FILENO), tcgetattr(STDIN_FILENO, &settings) == 0 {
             before = settings
-            // Keys come one by one and do not show. ^C stays a signal; ^Z is none, since a program that is stopped
-            // would leave a screen that nobody can use.
+            // Unbuffered input without echo. ^C still sends a signal. ^Z is disabled: a stopped program would leave the
+            // terminal in an unusable state.
             settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
             withUnsafeMutableBytes(of: &settings.c_cc) { $0[Int(VSUSP)] = 0 }
             tcsetattr(STDIN_FILENO, TCSANOW, &settings)
@@ -25,7 +25,7 @@ final class FullScreen {
                 throw Failure(.refused, "\(error)")
             }
         }
-        // The other screen, no cursor, and no second line for what is too long.
+        // Alternate screen, hidden cursor, no line wrap.
         try put("\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l")
     }
 
@@ -40,8 +40,8 @@ final class FullScreen {
         }
     }
 
-    /// Over what is there, so that nothing flickers. What is cleared is so before a line is written: behind one that is
-    /// as long as the screen is wide, its last character would go.
+    /// Overwrites the previous lines, so that the screen does not flicker. Each line is erased first: erasing after a
+    /// line of full width would remove its last character.
     func show(_ lines: [TopScreen.Line]) throws(Failure) {
         let text = lines.map { line in "\u{1b}[K" + (line.style.map { terminal.paint(line.text, $0) } ?? line.text) }
         try put("\u{1b}[H" + text.joined(separator: "\r\n") + (lines.count < terminal.size.rows ? "\r\n\u{1b}[J" : ""))
@@ -53,10 +53,10 @@ final class FullScreen {
         do throws(Failure) {
             try put("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l")
         } catch {
-            // The terminal has gone.
+            // The terminal is closed.
         }
         if var before { tcsetattr(STDIN_FILENO, TCSANOW, &before) }
     }
 
-    private func put(_ text: String) throws(Failure) { _ = try writeOn(text, to: terminal.descriptor) }
+    private func put(_ text: String) throws(Failure) { _ = try writeUnlessClosed(text, to: terminal.descriptor) }
 }

@@ -1,10 +1,10 @@
 import Dispatch
 
-/// Has signals done something else than ending the process, for as long as this lives.
+/// Handles signals instead of their default action while it exists.
 final class Signals {
     private let sources: [any DispatchSourceSignal]
 
-    /// - Parameter handler: called on a queue of its own, one signal after another.
+    /// - Parameter handler: called serially on a private queue.
     init(_ signals: [CInt], _ handler: @escaping @Sendable (_ signal: CInt) -> Void) {
         let queue = DispatchQueue(label: "signals")
         sources = signals.map { signal in

@@ -5,18 +5,18 @@ import LinuxSupport
 
 struct Top: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show what the daemon is doing, every second.",
+        abstract: "Show the daemon's activity, updated every second.",
         discussion: """
-            Requests by where the image came from, with how long they took in the last second (the bound that half of \
-            them, 95 and 99 of a hundred stayed within), hits, downloads, memory, disk, circuit breakers that are open, \
-            and log-outs that the daemon owes; a larger terminal shows more. That is for admins (the daemon's own user \
-            and access.admins); others see figures of their own. Alarms are red. q or ^C ends it.
+            Shows requests by source of the image, with the percentiles p50, p95 and p99 of their latencies in the last \
+            second (upper bounds of histogram buckets), hit rate, downloads, memory, disk, open circuit breakers, and \
+            logouts that are not durable yet. A larger terminal shows more. Admins (the daemon's user and \
+            access.admins) see the whole daemon, other users their own statistics. Alarms are red. q or ^C exits.
 
-            With --once one screen of plain text, about the last second. With --json an object a second instead, or \
-            one with both.
+            With --once, prints one screen of plain text about the last second. With --json, prints one object per \
+            second, or with --once a single object.
             """)
 
-    @Flag(help: "Print one screen and end.")
+    @Flag(help: "Print one screen and exit.")
     var once = false
 
     @OptionGroup var output: OutputOptions
@@ -26,7 +26,7 @@ struct Top: DaemonCommand {
         let terminal = Terminal(STDOUT_FILENO, variable: environment.variable)
         guard once || output.json || terminal.hasCursor else {
             throw Failure(
-                .usage, "top draws on a terminal whose cursor it can move; for others there are --once and --json")
+                .usage, "top requires a terminal with cursor control; use --once or --json")
         }
         var signal: CInt?
         try await environment.withDaemon(daemon, within: 10) { daemon throws(Failure) in
@@ -37,27 +37,27 @@ struct Top: DaemonCommand {
                 signal = try await draw(source, terminal)
             }
         }
-        if let signal { end(by: signal) }
+        if let signal { terminate(by: signal) }
     }
 
     private func print(_ source: TopSource, _ terminal: Terminal) async throws(Failure) {
         var before = try await source.figures()
         while await second() {
             let now = try await source.figures()
-            let size = terminal.isTerminal ? terminal.size : .usual
+            let size = terminal.isTerminal ? terminal.size : .standard
             let screen = TopScreen(now: now, before: before, clock: Times.Moment.now.local)
             let text = output.json ? [now.json(since: before)] : screen.lines(size).map(\.text)
-            guard try writeOn(text.map { $0 + "\n" }.joined()), !once else { return }
+            guard try writeUnlessClosed(text.map { $0 + "\n" }.joined()), !once else { return }
             before = now
         }
     }
 
-    /// - Returns: the signal by which the process is to end.
+    /// Returns the signal to terminate the process with; nil for a normal exit.
     private func draw(_ source: TopSource, _ terminal: Terminal) async throws(Failure) -> CInt? {
         var (before, now): (TopFigures?, TopFigures) = (nil, try await source.figures())
         var trouble: String?
         let (events, sink) = AsyncStream.makeStream(of: TopEvent.self, bufferingPolicy: .bufferingNewest(8))
-        /// Nothing comes behind it that could take its place in the buffer.
+        /// Finishing the stream ensures that no later event displaces this one from the buffer.
         @Sendable func quit(_ signal: CInt?) {
             sink.yield(.quit(signal))
             sink.finish()
@@ -70,8 +70,8 @@ struct Top: DaemonCommand {
             }
         }
         defer { withExtendedLifetime(signals) {} }
-        // Beside the loop, so that it can be quit while the daemon is silent.
-        let asking = Task {
+        // A separate task, so that the loop can quit while the daemon does not respond.
+        let polling = Task {
             while await second() {
                 do throws(Failure) {
                     sink.yield(.figures(try await source.figures()))
@@ -80,7 +80,7 @@ struct Top: DaemonCommand {
                 }
             }
         }
-        defer { asking.cancel() }
+        defer { polling.cancel() }
         let screen = try FullScreen(terminal) { quit(nil) }
         defer { screen.leave() }
         func show() throws(Failure) {
@@ -100,8 +100,8 @@ struct Top: DaemonCommand {
         return nil
     }
 
-    /// As any program that was sent it, now that the terminal is as it was.
-    private func end(by number: CInt) {
+    /// Terminates the process by a signal, after the terminal has been restored.
+    private func terminate(by number: CInt) {
         signal(number, SIG_DFL)
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -113,11 +113,11 @@ struct Top: DaemonCommand {
 
 private enum TopEvent: Sendable {
     case figures(TopFigures), trouble(String), resize
-    /// The signal by which the process is to end, if it is to.
+    /// The signal to terminate the process with, if any.
     case quit(CInt?)
 }
 
-/// - Returns: false when the task was cancelled.
+/// Waits a second. Returns false if the task was cancelled.
 private func second() async -> Bool {
     do {
         try await Task.sleep(for: .seconds(1))
@@ -127,14 +127,14 @@ private func second() async -> Bool {
     }
 }
 
-/// Asks for the figures: METRICS of admins, INFO of others.
+/// Queries statistics: METRICS for admins, INFO for other users.
 private struct TopSource {
     private let daemon: ConnectedDaemon
     private let isAdmin: Bool
 
     init(_ daemon: ConnectedDaemon) async throws(Failure) {
         self.daemon = daemon
-        isAdmin = try await daemon.ask { client throws(ThumbcacheError) in
+        isAdmin = try await daemon.perform { client throws(ThumbcacheError) in
             do throws(ThumbcacheError) {
                 _ = try await client.metrics()
                 return true
@@ -146,7 +146,7 @@ private struct TopSource {
 
     func figures() async throws(Failure) -> TopFigures {
         let isAdmin = isAdmin
-        return try await daemon.ask { client throws(ThumbcacheError) in
+        return try await daemon.perform { client throws(ThumbcacheError) in
             let text = try await isAdmin ? client.metrics() : client.info()
             let time = Double(nanoseconds(of: CLOCK_MONOTONIC)) / 1e9
             return isAdmin ? TopFigures(try ThumbcacheMetrics(text), time: time) : TopFigures(info: text, time: time)

@@ -1,21 +1,20 @@
 @_spi(Wire) import Thumbcache
 
-/// What `top` knows at one moment: of the whole daemon for admins, else what INFO tells of one's own.
+/// Statistics at one time: of the whole daemon for admins, or else what INFO reports to a user.
 struct TopFigures: Sendable {
-    /// Seconds of a clock that only goes forwards.
+    /// Seconds of a monotonic clock.
     var time: Double
-    /// By the names of METRICS, labels behind them as in `hits_total/disk`.
+    /// Values by metric name, with label values appended as in `hits_total/disk`.
     var values: [String: Double] = [:]
-    /// Of requests, by where the image came from: how many took at most so many seconds, since the start.
+    /// Cumulative latency histogram since the start, by source: the number of requests within each bound in seconds.
     var latencies: [String: [(bound: Double, count: Double)]] = [:]
     var version = ""
     var isAdmin = false
-    /// Seconds until an origin may be asked again, of those that failed.
+    /// Failed origins, with the seconds until the next attempt.
     var origins: [(name: String, retry: Double)] = []
-    /// Names of all origins.
     var originNames: [String] = []
 
-    /// Of what is held, and of what is not.
+    /// The sources that count as hits, and those that count as misses.
     static let hits = ["memory", "disk", "put"]
     static let misses = ["origin", "revalidated", "fallback", "none", "error"]
 
@@ -48,19 +47,17 @@ struct TopFigures: Sendable {
         }
     }
 
-    /// - Parameter info: the text of INFO.
     init(info: String, time: Double) {
         self.time = time
         let names = [
-            "uptime_in_seconds": "uptime_seconds", "memory_hits": "hits_total/memory", "images": "stored_images",
-            "bytes": "stored_bytes", "held_bytes": "held_bytes", "tier_capacity": "memory_tier_capacity_bytes",
-            "open_caches": "open_caches", "hosts_open": "breakers_open/host", "connected_clients": "connections",
+            "uptime_in_seconds": "uptime_seconds", "hits_memory": "hits_total/memory",
+            "breakers_open_host": "breakers_open/host", "connected_clients": "connections",
         ]
         for line in info.split(whereSeparator: \.isNewline) {
             guard let colon = line.firstIndex(of: ":") else { continue }
             let (key, value) = (String(line[..<colon]), line[line.index(after: colon)...])
             if key == "thumbcached_version" { version = String(value) }
-            if let name = names[key] { values[name] = Double(value) }
+            values[names[key] ?? key] = Double(value)
             if key.hasPrefix("origin_"), value.hasPrefix("retry_in_ms="), let wait = Double(value.dropFirst(12)),
                 wait > 0
             {
@@ -69,7 +66,7 @@ struct TopFigures: Sendable {
         }
     }
 
-    /// How much a counter grew in a second since an earlier moment; nil where nobody knows, and behind a restart.
+    /// A counter's growth per second; nil if unknown and after a restart.
     func rate(_ name: String, since before: TopFigures?) -> Double? {
         guard let before, time > before.time, let now = self[name], let then = before[name], now >= then else {
             return nil
@@ -77,10 +74,9 @@ struct TopFigures: Sendable {
         return (now - then) / (time - before.time)
     }
 
-    /// Requests that were answered so since the daemon's start.
     func requests(_ source: String) -> Double? { latencies[source]?.last?.count }
 
-    /// Since an earlier moment. nil where nobody knows, and behind a restart.
+    /// The requests since an earlier time; nil if unknown and after a restart.
     func requests(_ sources: [String], since before: TopFigures?) -> Double? {
         guard let before else { return nil }
         let grown = sources.compactMap { source -> Double? in
@@ -90,8 +86,7 @@ struct TopFigures: Sendable {
         return grown.isEmpty ? nil : grown.reduce(0, +)
     }
 
-    /// The bound that so large a part of the requests since an earlier moment stayed within, in seconds; nil where
-    /// there were none.
+    /// The latency quantile of the requests since an earlier time, in seconds; nil without requests.
     func latency(_ source: String, part: Double, since before: TopFigures?) -> Double? {
         guard let before, let now = latencies[source], let then = before.latencies[source], now.count == then.count
         else { return nil }
@@ -100,7 +95,7 @@ struct TopFigures: Sendable {
         return counts.first { $0.count >= total * part }?.bound
     }
 
-    /// Hits of all that asked, 0 to 1, since an earlier moment; since the start without one.
+    /// The hit rate, 0 to 1, since an earlier time, or since the start.
     func hitRate(since before: TopFigures? = nil) -> Double? {
         let start = before ?? TopFigures(startOf: self)
         guard let hits = requests(Self.hits, since: start), let misses = requests(Self.misses, since: start),
@@ -109,7 +104,7 @@ struct TopFigures: Sendable {
         return hits / (hits + misses)
     }
 
-    /// The daemon's start, when nothing had been asked.
+    /// All counters at 0, as at the daemon's start.
     private init(startOf now: TopFigures) {
         time = 0
         latencies = now.latencies.mapValues { counts in counts.map { ($0.bound, 0) } }
@@ -117,12 +112,10 @@ struct TopFigures: Sendable {
 }
 
 extension TopFigures {
-    /// Parts of requests whose latencies are shown.
     static let parts = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)]
-    /// A further one, for wide terminals.
+    /// A further quantile for wide terminals.
     static let tail = ("p99.9", 0.999)
 
-    /// Every figure, and how much the counters grew in a second.
     func json(since before: TopFigures?) -> String {
         func number(_ value: Double?) -> JSON { value.map(JSON.number) ?? .null }
         let names = values.keys.sorted()

@@ -1,33 +1,31 @@
-/// The screen of `top`: nothing but the figures and the size decide what it shows.
+/// The text of `top`, computed from statistics and the terminal's size.
 struct TopScreen {
     struct Line: Equatable {
         var text: String
         var style: Terminal.Style?
     }
 
-    /// One subject: what it is called and what is said of it, the most important first.
+    /// One row: its name and fields, the most important first.
     private struct Row {
         var name: String
         var fields: [String]
-        /// Somebody should look.
         var isAlarm = false
-        /// Columns that are aligned to the right.
         var isTable = false
-        /// Rows with the highest go first where there is no room.
+        /// If there is no room, rows with the highest weight are removed first.
         var weight: Int
     }
 
     let now: TopFigures
     let before: TopFigures?
-    /// On the clock of the wall.
+    /// The time of day.
     let clock: String
-    /// Why the figures are old; nil where they are not.
+    /// The error of the last query; nil if the statistics are current.
     var trouble: String?
 
     private static let nameWidth = 12
     private static let cellWidth = 11
 
-    /// At most `size.rows` lines of at most `size.columns` characters.
+    /// Returns at most `size.rows` lines of at most `size.columns` characters.
     func lines(_ size: Terminal.Size) -> [Line] {
         var lines = [Line(text: header(size), style: .bold)]
         if let trouble { lines.append(Line(text: fitted(trouble, size), style: .red)) }
@@ -51,11 +49,12 @@ struct TopScreen {
         return gap < 2 ? fitted(left, size) : left + String(repeating: " ", count: gap) + clock
     }
 
-    /// As many fields as fit.
     private func text(of row: Row, _ size: Terminal.Size) -> String {
         var text = padded(row.name, Self.nameWidth)
         for (index, field) in row.fields.enumerated() {
-            let gap = row.isTable ? max(1, Self.cellWidth - field.count) : index == 0 ? 0 : 3
+            // A name wider than its column takes room of the first cell.
+            let width = Self.cellWidth - (index == 0 ? text.count - Self.nameWidth : 0)
+            let gap = row.isTable ? max(1, width - field.count) : index == 0 ? 0 : 3
             guard text.count + gap + field.count <= size.columns else { break }
             text += String(repeating: " ", count: gap) + field
         }
@@ -75,10 +74,10 @@ struct TopScreen {
 
     private static var parts: [(String, Double)] { TopFigures.parts + [TopFigures.tail] }
 
-    /// Requests by where the image came from. Sources without any requests have a row where there is room.
+    /// Requests by source of the image. Sources without requests are shown only if there is room.
     private var table: [Row] {
         let head = Row(
-            name: "requests", fields: ["per second", "in all"] + Self.parts.map(\.0), isTable: true, weight: 1)
+            name: "requests", fields: ["per second", "total"] + Self.parts.map(\.0), isTable: true, weight: 1)
         let always = ["memory", "disk", "origin"]
         let sources = (TopFigures.hits + TopFigures.misses).filter {
             now.latencies[$0] != nil
@@ -109,12 +108,10 @@ struct TopScreen {
         return Row(
             name: "hits",
             fields: [
-                "\(before == nil ? "-" : last.map(Self.percent) ?? "-") now", "\(all.map(Self.percent) ?? "-") in all",
+                "\(before == nil ? "-" : last.map(Self.percent) ?? "-") now", "\(all.map(Self.percent) ?? "-") total",
                 "\(per("stale_served_total")) stale",
             ], weight: 1)
     }
-
-    // MARK: The rest
 
     private var downloads: Row {
         let failures = now.rate("download_failures_total", since: before) ?? 0
@@ -122,13 +119,13 @@ struct TopScreen {
             name: "downloads",
             fields: [
                 "\(figure("downloads_in_flight")) in flight", "\(figure("downloads_queued")) queued",
-                "\(per("downloads_total")) begun", "\(per("download_failures_total")) failed",
+                "\(per("downloads_total")) started", "\(per("download_failures_total")) failed",
                 "\(figure("unwritten_images")) unwritten",
             ], isAlarm: failures > 0,
             weight: failures > 0 ? 1 : 3)
     }
 
-    /// Once there are any.
+    /// Shown after the first rendition.
     private var renditions: [Row] {
         guard (now["renditions_total"] ?? 0) + (now["rendition_failures_total"] ?? 0) > 0 else { return [] }
         let failures = now.rate("rendition_failures_total", since: before) ?? 0
@@ -146,11 +143,11 @@ struct TopScreen {
         return Row(
             name: "memory",
             fields: (now["resident_memory_bytes"].map { [Self.bytes($0) + " resident"] } ?? [])
-                + [tier, "\(now["held_bytes"].map(Self.bytes) ?? "-") held for clients"], weight: 4)
+                + [tier, "\(now["held_bytes"].map(Self.bytes) ?? "-") buffered for clients"], weight: 4)
     }
 
     private var disk: Row {
-        let counting = now["stored_is_counted"] == 0 ? ["still counting"] : []
+        let counting = now["store_counted"] == 0 ? ["still counting"] : []
         return Row(
             name: "disk",
             fields: ["\(figure("stored_images")) images", now["stored_bytes"].map(Self.bytes) ?? "-"] + counting
@@ -163,16 +160,16 @@ struct TopScreen {
             name: "clients",
             fields: ["\(figure("connections")) connected"]
                 + (now.isAdmin
-                    ? ["\(per("connections_accepted_total")) came", "\(per("connections_refused_total")) refused"]
+                    ? ["\(per("connections_accepted_total")) accepted", "\(per("connections_refused_total")) refused"]
                     : []),
             weight: 5)
     }
 
     private var caches: Row {
-        let owed = now["endings_owed"] ?? 0
-        let endings = ["\(Self.count(owed)) log-outs owed", "\(per("logouts_total")) done"]
+        let owed = now["invalidations_pending"] ?? 0
+        let logouts = ["\(Self.count(owed)) logouts owed", "\(per("logouts_total")) done"]
         return Row(
-            name: "caches", fields: ["\(figure("open_caches")) open"] + (now.isAdmin ? endings : []), isAlarm: owed > 0,
+            name: "caches", fields: ["\(figure("open_caches")) open"] + (now.isAdmin ? logouts : []), isAlarm: owed > 0,
             weight: owed > 0 ? 1 : 5)
     }
 
@@ -185,7 +182,7 @@ struct TopScreen {
             weight: open > 0 ? 1 : 3)
     }
 
-    /// Further figures, for large terminals. Those that the daemon does not report are left out.
+    /// Further rows for large terminals. Metrics that the daemon does not report are omitted.
     private var further: [Row] {
         func row(_ name: String, _ fields: [(counter: String, what: String)]) -> Row? {
             let known = fields.filter { now[$0.counter] != nil }
@@ -196,9 +193,9 @@ struct TopScreen {
             row(
                 "users",
                 [
-                    ("logins_total", "log-ins"), ("purges_total", "purges"),
-                    ("token_refreshes_total/refreshed", "tokens renewed"),
-                    ("token_refreshes_total/failed", "tokens not renewed"),
+                    ("logins_total", "logins"), ("purges_total", "purges"),
+                    ("token_refreshes_total/succeeded", "tokens refreshed"),
+                    ("token_refreshes_total/failed", "token refreshes failed"),
                 ]),
             row(
                 "writes",
@@ -224,7 +221,7 @@ struct TopScreen {
         now.origins.map { origin in
             let wait = Times.duration(Int(origin.retry))
             return Row(
-                name: "origin", fields: ["\(PlainText.escape(origin.name)) has failed; asked again in \(wait)"],
+                name: "origin", fields: ["\(PlainText.escape(origin.name)) failed; next attempt in \(wait)"],
                 isAlarm: true, weight: 7)
         }
     }
@@ -235,10 +232,10 @@ struct TopScreen {
 }
 
 extension TopScreen {
-    /// Two digits at least, with a letter for thousands and millions from 10,000 on.
+    /// At least two digits, with k or M from 10,000 on.
     static func count(_ value: Double) -> String {
         switch value {
-        // As long as a tenth can be seen.
+        // A decimal place only if it is not 0.
         case 0..<10 where (value - value.rounded()).magnitude >= 0.05: decimal(value)
         case 0..<10_000: "\(Int(value.rounded()))"
         case 10_000..<10_000_000: "\(Int((value / 1_000).rounded()))k"
@@ -268,12 +265,11 @@ extension TopScreen {
         }
     }
 
-    /// The upper bound of a histogram's bucket: of a request it is known only that it took no longer.
+    /// The upper bound of a histogram bucket.
     static func bound(_ value: Double) -> String { value == .infinity ? seconds(value) : "≤ \(seconds(value))" }
 
     static func percent(_ part: Double) -> String { decimal(part * 100) + " %" }
 
-    /// One digit behind the point.
     private static func decimal(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())
         return "\(tenths / 10).\(tenths % 10)"
@@ -282,10 +278,6 @@ extension TopScreen {
     private static func short(_ value: Double) -> String {
         value == value.rounded() ? "\(Int(value))" : decimal(value)
     }
-}
-
-private func padded(_ text: String, _ width: Int) -> String {
-    text + String(repeating: " ", count: max(0, width - text.count))
 }
 
 private func fitted(_ text: String, _ size: Terminal.Size) -> String {

@@ -1,49 +1,46 @@
 import Glibc
+import HelperClient
 import LinuxSupport
 import Logging
 
-// The daemon holds keys, and so it gives up what it does not need; what speaks to the network is another process, and
-// what decodes pictures a third.
-
+/// The daemon holds keys and clients; the helpers use the network and decode images in processes of their own.
 extension Daemon {
-    /// Set by the unit: where systemd starts a fetcher for whoever connects.
+    /// Set by the unit: the socket at which systemd starts a fetcher.
     static let fetcherVariable = "THUMBCACHED_FETCHER"
-    /// The same for what makes pictures of other sizes.
+    /// Set by the unit: the socket at which systemd starts a renderer.
     static let rendererVariable = "THUMBCACHED_RENDERER"
 
-    /// How the daemon gets its helpers.
     struct Helpers {
         let fetcher: any HelperConnector
-        /// nil if there is none: images are then served in the size in which they come.
+        /// Nil without a renderer: images are then served unscaled.
         let renderer: (any HelperConnector)?
     }
 
-    /// Finds the helpers: systemd starts them, else a process that this starts.
-    /// - Throws: ``DaemonError`` if there is no program to download with.
+    /// Finds the helpers. Without systemd, a copy of this program starts them. Throws if there is no fetcher.
     static func helpers(
         _ configuration: Configuration, _ environment: [String: String], _ log: Logger
     ) throws -> Helpers {
         func unit(_ variable: String) -> (any HelperConnector)? {
-            environment[variable].flatMap { $0.isEmpty ? nil : HelperUnit(path: $0) }
+            environment[variable].flatMap { $0.isEmpty ? nil : SystemdSocket(path: $0) }
         }
         let (fetcher, renderer) = (unit(fetcherVariable), unit(rendererVariable))
         if let fetcher, let renderer { return Helpers(fetcher: fetcher, renderer: renderer) }
         let rendererProgram = renderer == nil ? try self.rendererProgram(configuration, log) : nil
         let programs = [fetcher == nil ? try fetcherProgram() : nil, rendererProgram].compactMap { $0 }
         if let fetcher, programs.isEmpty { return Helpers(fetcher: fetcher, renderer: renderer) }
-        let starter = try HelperStarter(
+        let server = try ForkServer(
             "/proc/self/exe", name: "thumbcached", arguments: programs.flatMap { ["--start-helper", $0] },
             programs: programs)
         return Helpers(
-            fetcher: fetcher ?? starter.one(0),
-            renderer: renderer ?? rendererProgram.map { _ in starter.shared(programs.count - 1) })
+            fetcher: fetcher ?? server.perConnection(0),
+            renderer: renderer ?? rendererProgram.map { _ in server.shared(programs.count - 1) })
     }
 
     private static func fetcherProgram() throws -> String {
         let name = "thumbcached-fetcher"
         guard let program = try program(name) else {
             let places = helperPlaces(of: name, for: try ownDirectory()).joined(separator: " or ")
-            throw DaemonError("there is no \(name) to download with at \(places): install it there")
+            throw DaemonError("cannot find \(name), which downloads images, at \(places)")
         }
         return program
     }
@@ -58,7 +55,7 @@ extension Daemon {
         case .beside:
             let program = try program(name)
             if program == nil {
-                log.notice("there is no \(name): pictures are served in the size in which they come")
+                log.notice("no renderer found; images are served unscaled", metadata: ["program": "\(name)"])
             }
             return program
         }
@@ -68,7 +65,7 @@ extension Daemon {
         helperPlaces(of: name, for: try ownDirectory()).first { access($0, X_OK) == 0 }
     }
 
-    /// Where a daemon of this directory looks for one: where it was built, and where it is installed, below any prefix.
+    /// Candidate paths of a helper: the daemon's directory, as in a build, and the `libexec` directory next to it.
     static func helperPlaces(of name: String, for directory: String) -> [String] {
         [directory, "\(parent(of: directory))/libexec"].map { "\($0)/\(name)" }
     }
@@ -81,27 +78,24 @@ extension Daemon {
         return String(decoding: bytes.prefix(bytes.lastIndex(of: UInt8(ascii: "/")) ?? 0), as: UTF8.self)
     }
 
-    private static func parent(of path: String) -> String {
+    static func parent(of path: String) -> String {
         path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ""
     }
 
-    /// From here on the daemon changes its own directories and no others, opens Unix sockets and no others, and starts
-    /// no program. It is called before another thread is.
-    static func confine(_ configuration: Configuration, _ environment: [String: String], _ log: Logger) throws {
+    /// Restricts the process: it can write only to its own directories, open only Unix sockets, and start no programs.
+    /// If the directory of pending logouts is missing, the process can also write to its parent. Must be called before
+    /// the process has other threads.
+    static func confine(_ configuration: Configuration, _ socketDirectory: String?, _ log: Logger) throws {
         let storage = configuration.storage
         let pending = configuration.sessions.pendingLogouts
-        // What is not there yet can only be allowed with the directory that it will be in.
-        let markers = access(pending, F_OK) == 0 ? pending : parent(of: pending)
-        var writable = [storage.cache, storage.state, storage.runtime, markers].compactMap { $0 }
-        if environment["LISTEN_FDS"] == nil, let socket = configuration.socket.path {
-            try makeDirectories(parent(of: socket), mode: 0o755)
-            writable.append(parent(of: socket))
-        }
+        // Landlock can allow a missing directory only through its parent.
+        let pendingFiles = access(pending, F_OK) == 0 ? pending : parent(of: pending)
+        let writable = [storage.cache, storage.state, storage.runtime, pendingFiles, socketDirectory].compactMap { $0 }
         try becomeUndumpable()
-        if Confinement.isInTheWayOfThisBuild { return }
-        let lacks = try Confinement(
+        if Confinement.isUnsupportedByThisBuild { return }
+        let missingFeatures = try Confinement(
             readable: ["/"], writable: writable.filter { !$0.isEmpty && access($0, F_OK) == 0 }, sockets: .unix
         ).apply()
-        for lack in lacks { log.notice("it is confined less than it could be", metadata: ["reason": "\(lack)"]) }
+        for feature in missingFeatures { log.notice("confinement incomplete", metadata: ["reason": "\(feature)"]) }
     }
 }

@@ -11,74 +11,136 @@ import ProgramSupport
 import SocketLoops
 import ThumbcacheProtocol
 
-/// The composition root: makes everything once, in the order in which one part needs another, and hands it on.
+/// The composition root: creates each part once, after the parts that it needs.
 enum Daemon {
-    /// Threads for reads and writes of images.
-    private static var diskThreads: Int { 8 }
-    /// Threads for log-ins.
-    private static var lifecycleThreads: Int { 4 }
-    /// Threads for purges and log-outs.
-    private static var invalidationThreads: Int { 2 }
-    /// Threads for what these do between their waits for the disk, which is microseconds.
+    /// Threads that read and write images.
+    private static var imageThreads: Int { 8 }
+    private static var loginThreads: Int { 4 }
+    private static var logoutThreads: Int { 2 }
+    private static var writeBehindThreads: Int { 1 }
+    private static var maintenanceThreads: Int { 1 }
+    /// Threads for tasks, which run for microseconds between waits for the disk.
     private static var taskThreads: Int { 2 }
-    /// The one that writes downloaded images and the store's own among them.
-    static var allDiskThreads: Int { diskThreads + lifecycleThreads + invalidationThreads + 2 }
-    /// Seconds in which those for whom the daemon is started have it for themselves: beside the sweep of ten thousand
-    /// users the first hit came 3 ms later on one core, after 27 ms instead of 24; on two, 1 ms.
+    static var allDiskThreads: Int {
+        imageThreads + loginThreads + logoutThreads + writeBehindThreads + maintenanceThreads
+    }
+    /// Seconds after the start without background work. With ten thousand users, the sweep would delay the first hit by
+    /// 3 ms on one core.
     private static var restAtStart: Double { 0.5 }
 
-    /// Serves until SIGTERM or SIGINT. Called on the main thread, which it blocks.
-    /// - Parameter logLevel: over the configuration's.
+    /// Serves until SIGTERM or SIGINT. Blocks the main thread.
+    /// - Parameter logLevel: overrides the configuration's.
     static func run(
-        _ wanted: Configuration, environment: [String: String], logLevel: Logger.Level?,
+        _ requested: Configuration, environment: [String: String], logLevel: Logger.Level?,
         reload: @escaping @Sendable () throws -> Configuration
     ) throws {
-        let live = LiveConfiguration(wanted)
+        let live = LiveConfiguration(requested)
         let log = Logger(label: "thumbcached") { label in
             StructuredLog(
                 label: label, threshold: { logLevel ?? live.withLockedValue { $0.log.level } },
-                isJournal: Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"]),
+                isJournal: Journal.isConnected(STDERR_FILENO, to: environment["JOURNAL_STREAM"]),
                 metadataProvider: RequestID.metadata)
         }
-        log.info("configuration read", metadata: ["file": "\(wanted.file ?? "none")"])
-        wanted.logWarnings(log)
+        log.info("configuration read", metadata: ["file": "\(requested.file ?? "none")"])
+        requested.logWarnings(log)
         let accounts = LiveAccounts(log: log)
         accounts.read()
-        let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
-        let (configuration, descriptors) = try DescriptorBudget.fit(wanted, log: log)
+        let (configuration, descriptors) = try DescriptorBudget.raiseLimitAndFit(requested, log: log)
         live.withLockedValue { $0 = configuration }
 
-        // The store first: its locks say whether this daemon may be at all.
-        for path in [configuration.storage.cache, configuration.storage.state, configuration.storage.runtime] {
-            if let path { try makeDirectories(path, mode: 0o700) }
-        }
-        // Before it gives up the right to start a program, and before any thread is there that would keep it.
+        let passedSocket = try SocketActivation(environment: environment).descriptor()
+        let socketDirectory = passedSocket == nil ? configuration.socket.path.map { parent(of: $0) } : nil
+        try makeDirectories(configuration, socketDirectory)
+        // Before confine(), after which no thread can start a program.
         let helpers = try helpers(configuration, environment, log)
-        try confine(configuration, environment, log)
+        try confine(configuration, socketDirectory, log)
+        // Its locks prevent a second daemon.
         let store = try DiskStore(
             configuration: configuration.store(openDirectories: descriptors.directories),
-            accountOf: accountOf, yield: backgroundYield().yield, log: log)
-        try endWhatABootEnds(store, environment, configuration, log)
+            accountOf: { accounts.account(of: $0) }, yield: backgroundYield().yield, log: log)
+        try endLoginsOfEarlierBoot(store, environment, configuration, log)
         try store.start(after: restAtStart)
         let fetcher = try FetcherClient(
-            settings: configuration.fetcher(logLevel: logLevel), link: helpers.fetcher, log: log)
+            settings: configuration.fetcher(logLevel: logLevel), connector: helpers.fetcher, log: log)
         try fetcher.start()
 
+        let parts = try makeParts(configuration, live, accounts, store, fetcher, helpers.renderer, log)
+        try processPendingLogouts(parts)
+        let socket = try DaemonSocket(configuration.socket, passed: passedSocket)
+        let notifier = SystemdNotifier(environment: environment)
+        let watchdog = watchdog(for: parts, notifier, log)
+        watchdog?.start()
+        parts.pendingLogouts?.watch(
+            by: PendingLogoutDirectoryWatch(
+                path: configuration.sessions.pendingLogouts, loop: parts.group.loops[0], log: log))
+        try Serving(
+            socket: socket, context: parts.context, access: configuration.access, ownUID: geteuid(),
+            overflowUID: overflowUID(log),
+            reload: Reload(
+                load: reload, live: live, accounts: accounts, fetcher: fetcher, logLevel: logLevel, log: log),
+            notifier: notifier, log: log
+        ).run(on: parts.tasks)
+        try stop(parts, watchdog)
+    }
+
+    private static func makeDirectories(_ configuration: Configuration, _ socketDirectory: String?) throws {
+        for path in [configuration.storage.cache, configuration.storage.state, configuration.storage.runtime] {
+            if let path { try LinuxSupport.makeDirectories(path, mode: 0o700) }
+        }
+        if let socketDirectory { try LinuxSupport.makeDirectories(socketDirectory, mode: 0o755) }
+    }
+
+    /// Logs out all users after a boot if `sessions.purge-on-boot` is set. Runs before any login is read.
+    private static func endLoginsOfEarlierBoot(
+        _ store: DiskStore, _ environment: [String: String], _ configuration: Configuration, _ log: Logger
+    ) throws {
+        let endsLogins = configuration.sessions.purgeOnBoot
+        do {
+            let bootID = try KernelFacts.bootID(environment: environment)
+            try store.endLoginsOfEarlierBoot(than: bootID, endsLogins: endsLogins)
+        } catch {
+            if endsLogins {
+                throw DaemonError("cannot log out all users after a boot, so the daemon does not start: \(error)")
+            }
+            // Without the record, a later start with purge-on-boot logs out all users.
+            log.warning("boot id not recorded", metadata: ["reason": "\(error)"])
+        }
+    }
+
+    /// The parts that serve requests.
+    private struct Parts {
+        let store: DiskStore
+        let fetcher: FetcherClient
+        let renderer: RendererClient?
+        let tasks: TaskThreads
+        let group: SocketLoopGroup
+        let images, logins, logouts, writing: FairPool
+        let rendering: FairPool?
+        let time: SystemTime
+        let pendingLogouts: PendingLogouts?
+        let context: ServerContext
+    }
+
+    private static func makeParts(
+        _ configuration: Configuration, _ live: LiveConfiguration, _ accounts: LiveAccounts, _ store: DiskStore,
+        _ fetcher: FetcherClient, _ rendererConnector: (any HelperConnector)?, _ log: Logger
+    ) throws -> Parts {
+        let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
         let group = try SocketLoopGroup(threads: configuration.threads)
         func pool(_ name: String, threads: Int) throws -> FairPool {
-            try FairPool(named: name, threads: threads, accountOf: accountOf, now: uptime)
+            try FairPool(named: name, threads: threads, accountOf: accountOf, now: monotonicNanoseconds)
         }
-        let disk = try pool("disk", threads: diskThreads)
-        let writing = try pool("writing", threads: 1)
-        let lifecycle = try pool("log-ins", threads: lifecycleThreads)
-        let invalidations = try pool("log-outs", threads: invalidationThreads)
-        let rendering = try helpers.renderer.map { _ in
+        let images = try pool("disk", threads: imageThreads)
+        let writing = try pool("writing", threads: writeBehindThreads)
+        let logins = try pool("logins", threads: loginThreads)
+        let logouts = try pool("logouts", threads: logoutThreads)
+        let rendering = try rendererConnector.map { _ in
             try pool("renditions", threads: max(2, sysconf(CInt(_SC_NPROCESSORS_ONLN))))
         }
         let time = SystemTime(group: group)
-        let renderer = helpers.renderer.flatMap { link in
-            rendering.map { RendererClient(link: link, pool: $0, time: time, log: log) }
+        let renderer = rendererConnector.flatMap { connector in
+            rendering.map { RendererClient(connector: connector, pool: $0, time: time, log: log) }
         }
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
@@ -86,106 +148,89 @@ enum Daemon {
         let writes = WriteBehind(
             writer: writing, time: time, yield: backgroundYield().yield, limits: .init(tier: memory.capacity)
         ) { fetcher.isBusy }
-        let budget = MemoryBudget(limits: { live.withLockedValue { $0.memoryLimits } }, accountOf: accountOf)
+        let budget = MemoryBudget(limits: { live.withLockedValue { $0.limits.memory } }, accountOf: accountOf)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, renderer: renderer, memory: memory,
-            budget: budget, disk: disk, writes: writes, lifecycle: lifecycle, invalidations: invalidations,
-            tasks: tasks,
+            budget: budget, disk: images, writes: writes, lifecycle: logins, invalidations: logouts, tasks: tasks,
             time: time, framing: framing, counters: CacheCounters(), events: EventHub(), yield: backgroundYield().yield,
             settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
         let logout = InvalidationService(sessions: sessions, log: log)
-        let pendingLogouts = store.logoutMarkers.map {
-            PendingLogouts(markers: $0, logout: logout, services: services, log: log)
+        let pendingLogouts = store.pendingLogoutFiles.map {
+            PendingLogouts(pendingFiles: $0, logout: logout, services: services, log: log)
         }
-        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: uptime(), lookingOn: disk) }
-        let info = serverInfo(
-            sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry, live: live)
+        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: monotonicNanoseconds(), readingOn: images) }
         let latencies = Latencies(loops: group.loops.count)
-        let metrics = metrics(
-            sessions: sessions, services: services, store: store, fetcher: fetcher, registry: registry,
-            latencies: latencies, live: live)
+        let metrics = DaemonMetrics(
+            services: services, store: { store.statistics }, fetch: { fetcher.statistics },
+            origins: { live.withLockedValue { $0.origins }.keys.sorted() }, registry: registry, latencies: latencies,
+            started: monotonicNanoseconds())
+        let readStatistics: @Sendable () async -> Void = { await fetcher.readStatistics() }
         let context = ServerContext(
             services: services, sessions: sessions, invalidationService: logout, pendingLogouts: pendingLogouts,
-            info: info,
-            metrics: metrics, latencies: latencies, registry: registry, loops: group,
-            limits: { live.withLockedValue { $0.serverLimits } }, log: log)
+            info: metrics.info(readStatistics: readStatistics, epoch: { sessions.epoch(of: $0) }),
+            metrics: ServerMetrics(prepare: readStatistics) { metrics.all(sessions.figures(of: nil)) },
+            latencies: latencies, registry: registry, loops: group,
+            limits: { live.withLockedValue { $0.limits.server } }, log: log)
+        return Parts(
+            store: store, fetcher: fetcher, renderer: renderer, tasks: tasks, group: group, images: images,
+            logins: logins, logouts: logouts, writing: writing, rendering: rendering, time: time,
+            pendingLogouts: pendingLogouts, context: context)
+    }
 
-        // The log-outs that came while there was no daemon, before anybody is served.
+    /// Performs the logouts that were requested while no daemon ran, before any client is served.
+    private static func processPendingLogouts(_ parts: Parts) throws {
         do {
-            try tasks.wait { try await pendingLogouts?.processAll() }
+            try parts.tasks.wait { try await parts.pendingLogouts?.processAll() }
         } catch {
-            // I4: what a log-out is owed to must not be served, and there is no telling whom to keep closed.
-            throw DaemonError("a pending log-out could not be honoured, so nobody is served: \(error)")
+            // The users of the failed logout are unknown, so no image may be served (I4).
+            throw DaemonError("cannot process a pending logout, so the daemon does not start: \(error)")
         }
-        let socket = try DaemonSocket(configuration.socket, environment: environment)
-        let notifier = SystemdNotifier(environment: environment)
-        let watchdog = notifier.watchdogInterval.map { interval in
+    }
+
+    private static func watchdog(for parts: Parts, _ notifier: SystemdNotifier, _ log: Logger) -> Watchdog? {
+        notifier.watchdogInterval.map { interval in
             Watchdog(
                 checks: Watchdog.checks(
-                    loops: group, tasks: tasks, fetcher: fetcher,
-                    pools: [("images", disk), ("log-ins", lifecycle), ("log-outs", invalidations)]),
-                pause: interval, time: time, feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
+                    loops: parts.group, tasks: parts.tasks, fetcher: parts.fetcher,
+                    pools: [("images", parts.images), ("logins", parts.logins), ("logouts", parts.logouts)]),
+                pause: interval, time: parts.time,
+                feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
         }
-        watchdog?.start()
-        pendingLogouts?.watch(
-            by: MarkerDirectoryWatch(path: configuration.sessions.pendingLogouts, loop: group.loops[0], log: log))
-        try Serving(
-            socket: socket, context: context, access: configuration.access, ownUID: geteuid(),
-            overflowUID: overflowUID(log),
-            reload: Reload(
-                load: reload, live: live, accounts: accounts, fetcher: fetcher, logLevel: logLevel, log: log),
-            notifier: notifier, log: log
-        ).run(on: tasks)
+    }
 
-        // From the last to the first.
-        try tasks.wait { await pendingLogouts?.stop() }
-        fetcher.shutdown()
+    private static func stop(_ parts: Parts, _ watchdog: Watchdog?) throws {
+        try parts.tasks.wait { await parts.pendingLogouts?.stop() }
+        parts.fetcher.shutdown()
+        // The watchdog runs until here: if shutdown() hangs, systemd kills the daemon.
         watchdog?.stop()
-        renderer?.shutdown()
-        for pool in [rendering, disk, writing, lifecycle, invalidations] { pool?.stop() }
-        // Behind what a write leaves to be done: room that it makes is made while the locks are held.
-        store.shutdown()
-        try tasks.wait { await group.end() }
+        parts.renderer?.shutdown()
+        for pool in [parts.rendering, parts.images, parts.writing, parts.logins, parts.logouts] { pool?.stop() }
+        // After the pools: pending eviction needs the store's locks.
+        parts.store.shutdown()
+        // Last: the other parts call back on the loops.
+        try parts.tasks.wait { await parts.group.end() }
     }
 
-    /// Everybody's log-out, where a boot is one. Before a log-in is read.
-    private static func endWhatABootEnds(
-        _ store: DiskStore, _ environment: [String: String], _ configuration: Configuration, _ log: Logger
-    ) throws {
-        let endsLogins = configuration.sessions.purgeOnBoot
-        do {
-            try store.recordBoot(try KernelFacts.bootID(environment: environment), endsLogins: endsLogins)
-        } catch {
-            if endsLogins {
-                throw DaemonError("what a boot is to end could not be ended, so nobody is served: \(error)")
-            }
-            // Nothing hangs on it today; with purge-on-boot turned on, the next start counts as one after a boot.
-            log.warning("which boot this is could not be recorded", metadata: ["reason": "\(error)"])
-        }
-    }
+    @Sendable static func monotonicNanoseconds() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) }
 
-    /// Nanoseconds of a clock that nobody sets.
-    @Sendable static func uptime() -> Int64 { nanoseconds(of: CLOCK_MONOTONIC) }
-
-    /// One for each part: they do not know how long the others were kept.
+    /// A new one for each part, since it measures the part's own work.
     private static func backgroundYield() -> BackgroundYield {
-        BackgroundYield(now: uptime, giveWay: { _ = sched_yield() })
+        BackgroundYield(now: monotonicNanoseconds, giveWay: { _ = sched_yield() })
     }
 
-    /// The uid that stands for those without a number here.
+    /// The uid that represents uids without a number in this user namespace.
     private static func overflowUID(_ log: Logger) -> UInt32 {
-        do throws(SystemError) {
+        do {
             return try KernelFacts.overflowUID()
         } catch {
-            // Hidden by the unit, as a rule. Nobody who values a machine sets it to a real uid.
-            log.debug("the overflow uid is taken to be the kernel's default", metadata: ["reason": "\(error)"])
+            // The packaged unit hides /proc/sys. The default is right unless the administrator changed overflowuid.
+            log.debug("overflow uid unreadable; using the kernel's default", metadata: ["reason": "\(error)"])
             return KernelFacts.defaultOverflowUID
         }
     }
 }
 
-/// Why the daemon does not start or ends, cannot take over a configuration, or cannot remove its socket.
 struct DaemonError: Error, Equatable, CustomStringConvertible {
     let description: String
 

@@ -1,49 +1,46 @@
 import CacheCore
 import LinuxSupport
 
-/// Threads that may block on the disk, shared out between accounts by turns.
+/// Threads that may block on the disk, divided between accounts by ``DeficitRoundRobin``.
 ///
-/// A turn is worth a tenth of a millisecond of a thread's time: who takes longer is passed over until the others have
-/// had as much. And no account has more than half of the threads at once, however much it submits, so that whoever
-/// comes next finds one that is free.
+/// An account occupies at most half of the threads, so that another account finds a free one.
 final class FairPool: BlockingPool {
-    private struct Lines {
-        var waiting = FairQueue<UInt32, @Sendable () -> Void>(quantum: FairPool.turn)
-        /// Threads that work, by the account that they work for.
-        var working: [UInt32: Int] = [:]
+    private struct Queue {
+        var waiting = DeficitRoundRobin<UInt32, @Sendable () -> Void>(quantum: FairPool.quantum)
+        /// Occupied threads of each account.
+        var occupied: [UInt32: Int] = [:]
     }
 
     /// Nanoseconds.
-    private static var turn: Int { 100_000 }
-    /// What a piece costs at least: waking a thread, and looking for the next piece.
+    private static var quantum: Int { 100_000 }
+    /// The least cost of a task: waking a thread and removing the next task from the queue.
     private static var leastCost: Int { 5_000 }
 
     private let accountOf: @Sendable (UInt32) -> UInt32
-    private let workers = WorkerThreads(Lines())
+    private let workers = WorkerThreads(Queue())
 
     /// - Parameters:
-    ///   - count: threads; an account has half of them at most.
-    ///   - accountOf: the account that a uid's work counts for.
-    ///   - now: nanoseconds of a clock that nobody sets.
-    /// - Throws: what ``WorkerThreads/start(named:count:next:)`` throws.
+    ///   - accountOf: the account that is charged for a uid's work.
+    ///   - now: nanoseconds of a monotonic clock.
     init(
         named name: String, threads count: Int, accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
         now: @escaping @Sendable () -> Int64
     ) throws {
         self.accountOf = accountOf
-        let mostOfAccount = max(1, count / 2)
-        try workers.start(named: name, count: count) { lines in
-            let next = lines.waiting.popFirst { lines.working[$0, default: 0] < mostOfAccount }
+        let limit = max(1, count / 2)
+        try workers.start(named: name, count: count) { queue in
+            let next = queue.waiting.popFirst { queue.occupied[$0, default: 0] < limit }
             guard let (account, work) = next else { return nil }
-            lines.working[account, default: 0] += 1
+            queue.occupied[account, default: 0] += 1
             return {
                 let start = now()
                 work()
                 let duration = Int(clamping: now() - start)
-                return { lines in
-                    lines.waiting.charge(max(duration, Self.leastCost) - Self.turn, to: account)
-                    let left = lines.working[account, default: 1] - 1
-                    lines.working[account] = left == 0 ? nil : left
+                return { queue in
+                    // One quantum was charged when the work was added.
+                    queue.waiting.charge(max(duration, Self.leastCost) - Self.quantum, to: account)
+                    let left = queue.occupied[account, default: 1] - 1
+                    queue.occupied[account] = left == 0 ? nil : left
                 }
             }
         }
@@ -51,12 +48,12 @@ final class FairPool: BlockingPool {
 
     func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void) {
         let account = accountOf(uid)
-        if workers.add({ $0.waiting.append(work, of: account, cost: Self.turn) }) { return }
-        // Somebody may wait for it to end, and what it would touch has been closed.
+        if workers.add({ $0.waiting.append(work, of: account, cost: Self.quantum) }) { return }
+        // The pool has stopped, and a caller may wait for the work. All caches are closed by then, so that the work
+        // fails before it blocks on the disk.
         work()
     }
 
-    /// Returns when all that was submitted is done and every thread has ended. What is submitted later is done by the
-    /// caller.
+    /// Runs all submitted work and ends the threads. Work that is submitted later runs on the caller's thread.
     func stop() { workers.stop() }
 }

@@ -9,39 +9,38 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbcacheProtocol
 
-/// Serves on the socket until the stop: then answers what has begun, and closes.
+/// Serves clients until a stop, then completes the requests that have begun.
 struct Serving: Sendable {
-    /// How long a stop waits for downloads that somebody waits for.
+    /// Time that a stop waits for downloads with waiters.
     private static var grace: TimeAmount { .seconds(5) }
-    /// How long it then waits for the last replies to be read, and for their readers to have seen the end.
+    /// Time that a stop then waits for clients to read their last replies.
     private static var lastGrace: TimeAmount { .seconds(2) }
 
     let socket: DaemonSocket
     let context: ServerContext
     let access: Configuration.Access
-    /// The daemon's own user. It can read the store and end the daemon, so it counts as an admin.
+    /// The daemon's uid. Always an admin: its processes can read the store and signal the daemon.
     let ownUID: UInt32
-    /// Stands for every uid that has no number here.
     let overflowUID: UInt32
     let reload: Reload
     let notifier: SystemdNotifier
     let log: Logger
 
-    /// Blocks until nobody is served any more.
-    /// - Throws: ``DaemonError`` when nobody can connect any more; what keeps the server from starting.
+    /// Blocks until the daemon has stopped. Throws if the listening socket fails, or the server cannot start.
     func run(on tasks: TaskThreads) throws {
         let events = DaemonEvents()
-        // From here on, so that a signal that comes the moment somebody is served does what it should.
-        try events.takeSignals()
+        // Before the first client is served, so that no signal is lost.
+        try events.handleSignals()
         var admins = access.admins
         admins.uids.insert(ownUID)
         let server = try tasks.wait { [admins] in
             try await DaemonServer.start(on: socket.descriptor, context: context) {
-                try Peer.of($0, admins: admins, observers: access.observers.rule).refused(asUID: overflowUID)
+                try Peer.of($0, admins: admins, observers: access.observers.rule)
+                    .rejectingUnmapped(overflowUID: overflowUID)
             }
         }
-        server.whenListenerCloses { events.tell(.listenerClosed) }
-        log.attempt("could not tell systemd that it serves") {
+        server.whenListenerCloses { events.post(.listenerClosed) }
+        log.onFailure("systemd not notified of readiness") {
             try notifier.send(.ready, .status("serving at \(socket.name)"))
         }
         log.notice("serving", metadata: ["version": "\(Version.current)", "socket": "\(socket.name)"])
@@ -50,14 +49,15 @@ struct Serving: Sendable {
             switch events.next() {
             case .reload:
                 let since = UInt64(nanoseconds(of: CLOCK_MONOTONIC)) / 1_000
-                log.attempt("could not tell systemd that it reloads") {
+                log.onFailure("systemd not notified of a reload") {
                     try notifier.send(.reloading(monotonic: since))
                 }
                 reload.run()
-                log.attempt("could not tell systemd that it serves") { try notifier.send(.ready) }
+                log.onFailure("systemd not notified of readiness") { try notifier.send(.ready) }
             case .listenerClosed:
-                // The service has failed, for whoever restarts services to see.
-                throw DaemonError("the system no longer takes connections at \(socket.name), so the daemon ends")
+                // Ends the process without a stop: clients are disconnected, and queued images are not written. The
+                // exit status is a failure, so that systemd restarts the service.
+                throw DaemonError("cannot accept connections at \(socket.name) any more")
             case .stop: return try tasks.wait { try await stop(server) }
             }
         }
@@ -65,24 +65,25 @@ struct Serving: Sendable {
 
     private func stop(_ server: DaemonServer) async throws {
         log.notice("stopping")
-        log.attempt("could not tell systemd that it stops") { try notifier.send(.stopping) }
-        // Nobody finds the socket any more; those who are connected get what is on its way.
-        log.attempt("could not remove the socket") { try socket.remove() }
+        log.onFailure("systemd not notified of the stop") { try notifier.send(.stopping) }
+        // New clients cannot connect; connected ones get the replies to requests that have begun.
+        log.onFailure("socket not removed") { try socket.remove() }
         try await server.drain(grace: Self.grace)
-        // Who still waits for an origin is told that it will not be.
+        // Writes the queued images, and fails requests that still wait for an origin.
         await context.invalidationService.shutDown()
+        // Waits for clients to read the replies.
         try await server.drain(grace: Self.lastGrace)
         server.close()
     }
 }
 
-/// Reads the configuration again on SIGHUP: limits, origins and the log level take effect at once.
+/// Reloads the configuration on SIGHUP: applies limits, origins and the log level.
 struct Reload: Sendable {
     let load: @Sendable () throws -> Configuration
     let live: LiveConfiguration
     let accounts: LiveAccounts
     let fetcher: FetcherClient
-    /// Over the configuration's.
+    /// Overrides the configuration's.
     let logLevel: Logger.Level?
     let log: Logger
 
@@ -90,27 +91,27 @@ struct Reload: Sendable {
         do {
             let new = try load()
             let old = live.withLockedValue { $0 }
-            let merged = try DescriptorBudget.fit(new.reloaded(over: old), log: log).configuration
+            let merged = try DescriptorBudget.raiseLimitAndFit(new.reloaded(over: old), log: log).configuration
             live.withLockedValue { $0 = merged }
             fetcher.update(merged.fetcher(logLevel: logLevel))
             accounts.read()
             let ignored = new.changesNeedingRestart(from: old)
             if !ignored.isEmpty {
                 log.warning(
-                    "some changes take effect only after a restart",
+                    "configuration changes need a restart",
                     metadata: ["keys": "\(ignored.joined(separator: ","))"])
             }
             new.logWarnings(log)
-            log.notice("configuration read again", metadata: ["file": "\(new.file ?? "none")"])
+            log.notice("configuration reloaded", metadata: ["file": "\(new.file ?? "none")"])
         } catch {
-            log.error("the configuration is not good; the old one stays", metadata: ["reason": "\(error)"])
+            log.error("invalid configuration; the previous one stays in force", metadata: ["reason": "\(error)"])
         }
     }
 }
 
-/// What the main thread waits for while the daemon serves. Told twice before it is looked at, it is one event.
+/// Events that the main thread waits for while the daemon serves. Repeated events are merged.
 final class DaemonEvents: Sendable {
-    /// The first in this list goes first.
+    /// Pending events are handled in this order.
     enum Event: CaseIterable, Sendable {
         /// SIGTERM or SIGINT.
         case stop
@@ -120,14 +121,14 @@ final class DaemonEvents: Sendable {
     }
 
     private let events = NIOLockedValueBox<Set<Event>>([])
-    private let isTold = Semaphore()
+    private let isPending = Semaphore()
 
-    func tell(_ event: Event) { if events.withLockedValue({ $0.insert(event).inserted }) { isTold.signal() } }
+    func post(_ event: Event) { if events.withLockedValue({ $0.insert(event).inserted }) { isPending.signal() } }
 
-    /// Blocks until there is one, and takes it.
+    /// Blocks until an event is pending, and removes it.
     func next() -> Event {
         while true {
-            isTold.wait()
+            isPending.wait()
             let next = events.withLockedValue { events in
                 Event.allCases.first { events.contains($0) }.flatMap { events.remove($0) }
             }
@@ -135,10 +136,9 @@ final class DaemonEvents: Sendable {
         }
     }
 
-    /// Turns signals into events, on a thread that waits for nothing else: sigwait(3). Until then they end the process.
-    ///
-    /// Called on the main thread, which is the only one that signals are delivered to (see `startThread`).
-    func takeSignals() throws(SystemError) {
+    /// Starts a thread that turns signals into events with sigwait(3). Must be called on the main thread, the only one
+    /// that receives signals (see `startThread`).
+    func handleSignals() throws(SystemError) {
         var signals = sigset_t()
         sigemptyset(&signals)
         for signal in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, signal) }
@@ -148,7 +148,7 @@ final class DaemonEvents: Sendable {
             while true {
                 var signal: CInt = 0
                 guard sigwait(&signals, &signal) == 0 else { continue }
-                self.tell(signal == SIGHUP ? .reload : .stop)
+                self.post(signal == SIGHUP ? .reload : .stop)
             }
         }
         pthread_detach(thread)

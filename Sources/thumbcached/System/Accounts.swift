@@ -3,15 +3,16 @@ import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
 
-/// The accounts as the machine's file says now: read at the start, at a reload, and when somebody connects of whom it
-/// did not speak, once it has changed. So those count for an account that was made while the daemon runs.
+/// The accounts of subordinate uids, from /etc/subuid.
+///
+/// The file is read at startup and reload, and if it changed when a uid connects that is in no range.
 struct LiveAccounts: Sendable {
     private struct State {
         var accounts = SubordinateUIDs()
-        /// Which file that was; nil where there was none.
+        /// The file that was read; nil if it was missing.
         var file: FileIdentity?
-        /// When somebody last looked whether it is another, in nanoseconds.
-        var lookedAt: Int64?
+        /// Time of the last check for a change, in nanoseconds.
+        var checkedAt: Int64?
     }
 
     var path = "/etc/subuid"
@@ -21,15 +22,14 @@ struct LiveAccounts: Sendable {
 
     func account(of uid: UInt32) -> UInt32 { state.withLockedValue { $0.accounts.account(of: uid) } }
 
-    /// The same of a uid that connects. If it is in nobody's range the file is looked at, for its next connection.
-    /// - Parameters:
-    ///   - now: nanoseconds of a clock that nobody sets.
-    ///   - pool: where files are looked at; names of accounts may be looked up there, which can take long.
-    func account(ofPeer uid: UInt32, at now: Int64, lookingOn pool: any BlockingPool) -> UInt32 {
+    /// Returns the account of a connecting uid. If it is in no range, a change of the file takes effect with the uid's
+    /// next connection.
+    /// - Parameter pool: reads the file and looks up names, which can take long.
+    func account(ofPeer uid: UInt32, at now: Int64, readingOn pool: any BlockingPool) -> UInt32 {
         let (owner, isDue) = state.withLockedValue { state in
             let owner = state.accounts.owner(of: uid)
-            guard owner == nil, state.lookedAt.map({ now - $0 >= Self.pause }) ?? true else { return (owner, false) }
-            state.lookedAt = now
+            guard owner == nil, state.checkedAt.map({ now - $0 >= Self.pause }) ?? true else { return (owner, false) }
+            state.checkedAt = now
             return (owner, true)
         }
         if isDue {
@@ -40,16 +40,16 @@ struct LiveAccounts: Sendable {
         return owner ?? uid
     }
 
-    /// Nanoseconds between two looks.
+    /// Nanoseconds between two checks for a change.
     private static var pause: Int64 { 1_000_000_000 }
-    /// Whose turn that takes: root writes the file.
+    /// The account charged for reading the file.
     private static var root: UInt32 { 0 }
-    /// Bytes of the file that are read.
+    /// Maximum size of the file in bytes.
     private static var longest: Int { 1 << 20 }
 
-    /// Reads the file anew. Without one every uid is an account of its own; one that cannot be read changes nothing.
+    /// Reads the file. If it is missing, every uid is an account of its own; if it is unreadable, nothing changes.
     func read() {
-        // Before it is read: what is written meanwhile is another file.
+        // Identified before it is read, so that a concurrent change is noticed at the next check.
         let file = file()
         let accounts = readAccounts()
         state.withLockedValue { state in
@@ -58,7 +58,7 @@ struct LiveAccounts: Sendable {
         }
     }
 
-    /// nil where there is none, or none that can be looked at.
+    /// Nil if the file is missing or inaccessible.
     private func file() -> FileIdentity? {
         do throws(SystemError) {
             return try FileIdentity.of(path, followsLinks: true)
@@ -67,7 +67,6 @@ struct LiveAccounts: Sendable {
         }
     }
 
-    /// What the file says; nil if it cannot be read.
     private func readAccounts() -> SubordinateUIDs? {
         let text: String
         do throws(PlainFileError) {
@@ -75,7 +74,7 @@ struct LiveAccounts: Sendable {
         } catch {
             if error.isMissing { return SubordinateUIDs() }
             log.warning(
-                "which uids belong to which account cannot be read; each counts as before",
+                "subordinate uids unreadable; the previous ones stay in force",
                 metadata: ["file": "\(path)", "error": "\(error)"])
             return nil
         }
@@ -84,16 +83,16 @@ struct LiveAccounts: Sendable {
             do throws(SystemError) {
                 return try directory.uid(name)
             } catch {
-                log.warning("an account cannot be looked up", metadata: ["file": "\(path)", "error": "\(error)"])
+                log.warning("account lookup failed", metadata: ["file": "\(path)", "error": "\(error)"])
                 return nil
             }
-        } complain: {
+        } onBadLine: {
             problems.append($0)
         }
         if let first = problems.first {
-            // Each uid of such a range counts for itself.
+            // Each uid of such a range is an account of its own.
             log.warning(
-                "lines that say which uids belong to an account were passed over",
+                "invalid lines in the file of subordinate uids ignored",
                 metadata: [
                     "file": "\(path)", "lines": "\(problems.count)", "first": "\(first.line)",
                     "reason": "\(first.reason)",
@@ -103,10 +102,8 @@ struct LiveAccounts: Sendable {
     }
 }
 
-/// Which account a uid counts for. An account may use thousands of uids beside its own, those that subuid(5) gives it:
-/// shares of what there is go to the account, or it would have thousands of them (F80).
-///
-/// Whom a cache belongs to is another matter: that is the uid (I1).
+/// Maps uids to the accounts that quotas and fair scheduling charge. An account may use thousands of subordinate uids
+/// (subuid(5)), which share its quotas (F80). A cache belongs to the uid, not to the account (I1).
 struct SubordinateUIDs: Sendable, Equatable {
     private struct Range: Sendable, Equatable {
         let first: UInt32
@@ -114,46 +111,42 @@ struct SubordinateUIDs: Sendable, Equatable {
         let account: UInt32
     }
 
-    /// A line that was passed over, and why.
     struct BadLine: Equatable {
         let line: Int
         let reason: String
     }
 
-    /// Ranges that are kept: those of more accounts than share a machine.
     static let mostRanges = 10_000
 
-    /// In order, and none within another.
+    /// Sorted; ranges do not overlap.
     private var ranges: [Range] = []
 
-    /// Every uid is an account of its own.
+    /// No ranges: every uid is an account of its own.
     init() {}
 
-    /// Reads lines of `account:first:count`. A line that cannot be used is passed over, and says nothing of the others.
-    /// - Parameters:
-    ///   - uidOf: nil where there is no such account.
-    ///   - complain: is told of each such line, and of the first range that is one too many.
-    init(_ text: String, uidOf: (_ account: String) -> UInt32?, complain: (BadLine) -> Void = { _ in }) {
+    /// Reads lines of the form `account:first:count`. Invalid lines are ignored.
+    /// - Parameter onBadLine: called for each invalid line, and for the first range beyond ``mostRanges``.
+    init(_ text: String, uidOf: (_ account: String) -> UInt32?, onBadLine: (BadLine) -> Void = { _ in }) {
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             if line.isEmpty || line.hasPrefix("#") { continue }
             guard ranges.count < Self.mostRanges else {
-                complain(BadLine(line: index + 1, reason: "more than \(Self.mostRanges) ranges"))
+                onBadLine(BadLine(line: index + 1, reason: "more than \(Self.mostRanges) ranges"))
                 return
             }
-            if let reason = add(line, uidOf) { complain(BadLine(line: index + 1, reason: reason)) }
+            if let reason = add(line, uidOf) { onBadLine(BadLine(line: index + 1, reason: reason)) }
         }
     }
 
-    /// - Returns: why not, if not.
+    /// Returns the reason why the line is invalid; nil if its range was added.
     private mutating func add(_ line: Substring, _ uidOf: (String) -> UInt32?) -> String? {
         let fields = line.split(separator: ":", omittingEmptySubsequences: false)
         guard fields.count == 3, let first = UInt32(fields[1]), let count = UInt32(fields[2]), count > 0 else {
             return "not of the form account:first:count"
         }
         let (last, isBeyond) = first.addingReportingOverflow(count - 1)
-        // Root's own uid is nobody's, and all ones is no uid.
-        guard first > 0, !isBeyond, last < .max else { return "a range that no uids are in" }
-        guard let account = UInt32(fields[0]) ?? uidOf(String(fields[0])) else { return "an account that is not known" }
+        // Root's uid cannot be subordinate, and the largest number is not a uid.
+        guard first > 0, !isBeyond, last < .max else { return "a range of invalid uids" }
+        guard let account = UInt32(fields[0]) ?? uidOf(String(fields[0])) else { return "an unknown account" }
         let index = index(after: first)
         if index > 0, ranges[index - 1].last >= first { return "a range that overlaps an earlier one" }
         if index < ranges.count, ranges[index].first <= last { return "a range that overlaps an earlier one" }
@@ -161,7 +154,7 @@ struct SubordinateUIDs: Sendable, Equatable {
         return nil
     }
 
-    /// How many ranges begin at a uid or before it.
+    /// The number of ranges that begin at or before the uid.
     private func index(after uid: UInt32) -> Int {
         var (low, high) = (0, ranges.count)
         while low < high {
@@ -171,10 +164,9 @@ struct SubordinateUIDs: Sendable, Equatable {
         return low
     }
 
-    /// The account of a uid: itself, if it is in nobody's range.
     func account(of uid: UInt32) -> UInt32 { owner(of: uid) ?? uid }
 
-    /// The account that a uid was given to; nil if it is in nobody's range.
+    /// The account of the range that contains the uid.
     func owner(of uid: UInt32) -> UInt32? {
         let index = index(after: uid)
         guard index > 0, uid <= ranges[index - 1].last else { return nil }

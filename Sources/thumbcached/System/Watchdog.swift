@@ -6,44 +6,41 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Feeds systemd's watchdog as long as all that must live does its own work (F48).
+/// Feeds systemd's watchdog while all vital parts of the daemon make progress (F48).
 ///
-/// At every beat each check is asked for a sign of life, which it gives by the work that it is there for: an event loop
-/// by running a task, as the one that speaks with the fetcher does. The watchdog is fed when the last vital check has
-/// answered. While one does not answer, the watchdog is not fed, and systemd restarts the daemon. A check that is not
-/// vital is only reported in the log.
+/// At each interval every part gets a task. When the last vital part has run it, the watchdog is fed; otherwise systemd
+/// restarts the daemon. Parts that are not vital are only logged.
 struct Watchdog: Sendable {
     struct HealthCheck: Sendable {
         let name: String
-        /// Whether a restart is right when it is stuck. It is not for what waits for a disk: memory hits are still
-        /// served then (I9), and a restart would wait for the same disk.
+        /// Whether the daemon is restarted if the part is stuck. Not for threads that wait for a disk: hits in memory
+        /// are still served (I9), and a restarted daemon would wait for the same disk.
         let isVital: Bool
-        /// Has the check call back, once, by its own work.
-        let ask: @Sendable (@escaping @Sendable () -> Void) -> Void
+        /// Makes the part call the closure once.
+        let start: @Sendable (@escaping @Sendable () -> Void) -> Void
     }
 
     private struct State {
-        /// Asked, and has not answered yet; by index.
-        var unanswered: Set<Int> = []
-        /// Did not answer in time, and that was told.
-        var silent: Set<Int> = []
-        /// Whether the watchdog was fed since the last beat.
+        /// Indices of checks that have started and not completed.
+        var pending: Set<Int> = []
+        /// Indices of checks that were logged as stuck.
+        var stuck: Set<Int> = []
+        /// Whether the watchdog was fed in this interval.
         var isFed = false
         var timer: (any Timer)?
         var isStopped = false
     }
 
     let checks: [HealthCheck]
-    /// Milliseconds between beats: half of what systemd waits, sd_watchdog_enabled(3). A vital check has the other half
-    /// to answer.
+    /// Milliseconds between checks: half of systemd's timeout. Vital parts have the other half to respond.
     let pause: Int64
     let time: any Timekeeping
-    /// Tells systemd that the daemon is alive. Must not block. Where it throws, the next one comes in time.
+    /// Feeds the watchdog. Must not block.
     let feed: @Sendable () throws -> Void
     let log: Logger
     private let state = NIOLockedValueBox(State())
 
-    /// What has to live, and the threads that wait for the disk.
+    /// The vital parts, and the threads that wait for the disk.
     static func checks(
         loops: any EventLoopGroup, tasks: TaskThreads, fetcher: FetcherClient,
         pools: [(name: String, pool: FairPool)]
@@ -52,23 +49,21 @@ struct Watchdog: Sendable {
             HealthCheck(name: "event loop \(index)", isVital: true) { loop.execute($0) }
         }
         checks.append(
-            HealthCheck(name: "log-ins and log-outs", isVital: true) { alive in
+            HealthCheck(name: "logins and logouts", isVital: true) { alive in
                 Task(executorPreference: tasks) { alive() }
             })
-        checks.append(HealthCheck(name: "downloads", isVital: true) { fetcher.whenAlive($0) })
+        checks.append(HealthCheck(name: "downloads", isVital: true) { fetcher.callOnLoop($0) })
         return checks
             + pools.map { name, pool in
                 HealthCheck(name: "disk of \(name)", isVital: false) { pool.submit(for: 0, $0) }
             }
     }
 
-    /// Begins to ask. Called once.
     func start() {
-        ask()
+        startChecks()
         wait()
     }
 
-    /// Ends the asking; systemd is not fed any more.
     func stop() {
         let timer = state.withLockedValue { state in
             state.isStopped = true
@@ -80,49 +75,49 @@ struct Watchdog: Sendable {
     private func wait() {
         state.withLockedValue { state in
             guard !state.isStopped else { return }
-            state.timer = time.after(milliseconds: max(1, pause)) { beat() }
+            state.timer = time.after(milliseconds: max(1, pause)) { endInterval() }
         }
     }
 
-    private func beat() {
-        let (unanswered, before, isStopped) = state.withLockedValue { state in
-            defer { state.silent = state.unanswered }
-            return (state.unanswered, state.silent, state.isStopped)
+    private func endInterval() {
+        let (pending, before, isStopped) = state.withLockedValue { state in
+            defer { state.stuck = state.pending }
+            return (state.pending, state.stuck, state.isStopped)
         }
         if isStopped { return }
-        for index in checks.indices { tell(checks[index], unanswered.contains(index), before.contains(index)) }
-        ask()
+        for index in checks.indices { report(checks[index], pending.contains(index), before.contains(index)) }
+        startChecks()
         wait()
     }
 
-    private func tell(_ check: HealthCheck, _ isSilent: Bool, _ wasSilent: Bool) {
-        if isSilent && !wasSilent {
-            let consequence = check.isVital ? "the watchdog is not fed" : "what waits for it waits on"
-            log.error("a part of the daemon is stuck; \(consequence)", metadata: ["part": "\(check.name)"])
-        } else if wasSilent && !isSilent {
-            log.notice("a part of the daemon that was stuck goes on", metadata: ["part": "\(check.name)"])
+    private func report(_ check: HealthCheck, _ isStuck: Bool, _ wasStuck: Bool) {
+        if isStuck && !wasStuck {
+            let consequence = check.isVital ? "the watchdog is not fed" : "its requests wait"
+            log.error("part of the daemon is stuck; \(consequence)", metadata: ["part": "\(check.name)"])
+        } else if wasStuck && !isStuck {
+            log.notice("part of the daemon is no longer stuck", metadata: ["part": "\(check.name)"])
         }
     }
 
-    /// Asks whoever does not owe an answer already, so that nothing heaps up at what is stuck.
-    private func ask() {
-        let asked = state.withLockedValue { state in
+    /// Starts the checks that are not pending, so that none accumulate in a part that is stuck.
+    private func startChecks() {
+        let started = state.withLockedValue { state in
             state.isFed = false
-            let asked = checks.indices.filter { !state.unanswered.contains($0) }
-            state.unanswered.formUnion(asked)
-            return asked
+            let started = checks.indices.filter { !state.pending.contains($0) }
+            state.pending.formUnion(started)
+            return started
         }
-        for index in asked { checks[index].ask { answered(index) } }
+        for index in started { checks[index].start { completed(index) } }
     }
 
-    private func answered(_ index: Int) {
+    private func completed(_ index: Int) {
         let isDue = state.withLockedValue { state in
-            state.unanswered.remove(index)
-            let isWaiting = state.unanswered.contains { checks[$0].isVital }
+            state.pending.remove(index)
+            let isWaiting = state.pending.contains { checks[$0].isVital }
             if state.isFed || state.isStopped || isWaiting { return false }
             state.isFed = true
             return true
         }
-        if isDue { log.attempt("systemd's watchdog could not be fed", .debug) { try feed() } }
+        if isDue { log.onFailure("systemd's watchdog not fed", .debug) { try feed() } }
     }
 }

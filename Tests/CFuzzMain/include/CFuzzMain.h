@@ -1,2 +1,2 @@
-/// The `main` of every fuzzer in Tests/Fuzz: libFuzzer's own, with what the fuzzer calls `LLVMFuzzerTestOneInput`.
+/// The `main` of every fuzzer in Tests/Fuzz. Runs libFuzzer with the fuzzer's `LLVMFuzzerTestOneInput`.
 int fuzz_main(int count, char **arguments);

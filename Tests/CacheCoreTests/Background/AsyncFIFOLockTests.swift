@@ -5,15 +5,16 @@ import Testing
 @testable import CacheCore
 
 @Suite(.timeLimit(.minutes(5))) struct AsyncFIFOLockTests {
-    @Test func `one at a time, in the order they came`() async throws {
+    @Test func `tasks hold the lock one at a time, in the order of their calls`() async throws {
         let lock = AsyncFIFOLock()
         let log = EventLog()
-        let first = Checkpoint()
+        let first = Gate()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 await lock.withLock {
                     log.record("first in")
-                    await first.pass()
+                    first.arrive()
+                    await first.opened()
                     log.record("first out")
                 }
             }
@@ -26,9 +27,9 @@ import Testing
                         log.record("\(number) out")
                     }
                 }
-                // Whoever is in line is in line before the next one comes.
+                // The next task starts only after this one waits.
                 while lock.waiting < number + 1 {
-                    try await turn()
+                    try await yieldTask()
                 }
             }
             first.open()
@@ -38,14 +39,14 @@ import Testing
         #expect(lock.waiting == 0)
     }
 
-    @Test func `whoever throws passes the turn on`() async {
+    @Test func `an error releases the lock`() async {
         struct Refused: Error {}
         let lock = AsyncFIFOLock()
         await #expect(throws: Refused.self) { try await lock.withLock { throw Refused() } }
         #expect(await lock.withLock { 5 } == 5)
     }
 
-    @Test func `of many at once none is in while another is`() async {
+    @Test func `no two of many tasks hold the lock at once`() async {
         let lock = AsyncFIFOLock()
         let inside = NIOLockedValueBox((now: 0, most: 0, total: 0))
         await withTaskGroup(of: Void.self) { group in

@@ -4,20 +4,20 @@ import Testing
 @testable import CacheCore
 
 @Suite struct BackgroundYieldTests {
-    /// A processor that others share: each time that way is given they take so long.
+    /// A clock whose `giveWay` advances by the time that other threads run.
     private final class Processor: Sendable {
-        private let state = NIOLockedValueBox((now: Int64(0), taken: Int64(0), yields: 0))
+        private let state = NIOLockedValueBox((now: Int64(0), othersTime: Int64(0), yields: 0))
 
         var now: Int64 { state.withLockedValue { $0.now } }
         var yields: Int { state.withLockedValue { $0.yields } }
 
-        func othersTake(_ nanoseconds: Int64) { state.withLockedValue { $0.taken = nanoseconds } }
+        func setOthersTime(_ nanoseconds: Int64) { state.withLockedValue { $0.othersTime = nanoseconds } }
 
         func work(_ nanoseconds: Int64) { state.withLockedValue { $0.now += nanoseconds } }
 
         func giveWay() {
             state.withLockedValue { state in
-                state.now += state.taken
+                state.now += state.othersTime
                 state.yields += 1
             }
         }
@@ -31,7 +31,7 @@ import Testing
             now: { [processor] in processor.now }, giveWay: { [processor] in processor.giveWay() })
     }
 
-    /// Works in steps of 20 µs and gives way after each. Returns how many there were.
+    /// Works in steps of 20 µs and yields after each. Returns the number of steps.
     private func steps(until end: Int64) -> Int {
         var steps = 0
         while processor.now < end {
@@ -42,47 +42,47 @@ import Testing
         return steps
     }
 
-    @Test func `an event loop that has a hit to answer goes first after each step`() {
-        processor.othersTake(20_000)
+    @Test func `an event loop with a hit to serve runs after each step`() {
+        processor.setOthersTime(20_000)
         let steps = steps(until: 1_000_000_000)
         #expect(steps == 25_000 && processor.yields == steps)
     }
 
     @Test(arguments: [3, 12, 30] as [Int64])
-    func `beside programs that compute a share of each of their turns is left, so that what is to be done ends`(
+    func `other busy programs leave the background thread its share of the processor`(
         turn: Int64
     ) {
-        processor.othersTake(turn * 1_000_000)
+        processor.setOthersTime(turn * 1_000_000)
         let steps = steps(until: 10_000_000_000)
-        // Milliseconds of each turn of theirs.
+        // The processor time in milliseconds between two time slices of the other program.
         let own = min(Double(turn) / 4, 2)
         let share = Double(steps * 20_000) / 10_000_000_000
         #expect(share >= 0.95 * own / (Double(turn) + own))
         #expect(share <= 1.10 * own / (Double(turn) + own))
     }
 
-    @Test func `two who yield for each other do not go on for milliseconds, each since the other does`() {
-        var taken: Int64 = 4_000_000
+    @Test func `two yielding threads do not extend each other's time without yields`() {
+        var othersTime: Int64 = 4_000_000
         for _ in 0..<3 {
             let began = processor.now
-            processor.othersTake(taken)
+            processor.setOthersTime(othersTime)
             backgroundYield.yield()
-            processor.othersTake(0)
+            processor.setOthersTime(0)
             let yields = processor.yields
             while processor.yields == yields {
                 processor.work(20_000)
                 backgroundYield.yield()
             }
-            // So long the other one waits now.
-            taken = processor.now - began - taken
+            // The other thread's waiting time in the next round.
+            othersTime = processor.now - began - othersTime
         }
-        #expect(taken <= 20_000)
+        #expect(othersTime <= 20_000)
     }
 
-    @Test func `once they are gone, everything is as before`() {
-        processor.othersTake(5_000_000)
+    @Test func `after the other programs end, every step yields again`() {
+        processor.setOthersTime(5_000_000)
         backgroundYield.yield()
-        processor.othersTake(0)
+        processor.setOthersTime(0)
         backgroundYield.yield()
         #expect(processor.yields == 1)
         processor.work(5_000_000 / 4)

@@ -4,7 +4,6 @@ import Testing
 
 @testable import CacheCore
 
-/// When downloaded images are written, and when they are not.
 @Suite struct WriteBehindTests {
     private let pool = GatedPool()
     private let time = ManualTime()
@@ -33,7 +32,7 @@ import Testing
 
     private var order: [Int] { written.withLockedValue { $0 } }
 
-    @Test func `nothing is written while somebody waits for a download, and all of it when nobody does any more`() {
+    @Test func `images are written only when no download is in flight`() {
         let line = line()
         isBusyNow = true
         for number in 0..<3 { #expect(add(number, to: line)) }
@@ -47,7 +46,7 @@ import Testing
         #expect(line.backlog == .init())
     }
 
-    @Test func `images are written in their order, by one thread, which yields before each`() {
+    @Test func `one thread writes images in order and yields before each`() {
         let steps = NIOLockedValueBox(0)
         let line = line(yield: { steps.withLockedValue { $0 += 1 } })
         for number in 0..<3 { #expect(add(number, to: line)) }
@@ -58,11 +57,10 @@ import Testing
         #expect(pool.count == 1)
     }
 
-    @Test func `a download that begins while images are written goes before the rest of them`() {
+    @Test func `a download that begins during writing delays the remaining images`() {
         let line = line(yield: { if order == [0] { isBusyNow = true } })
         for number in 0..<4 { #expect(add(number, to: line)) }
         pool.runAll()
-        // One was under way already.
         #expect(order == [0, 1] && line.backlog.images == 2)
         isBusyNow = false
         line.downloadEnded()
@@ -70,7 +68,7 @@ import Testing
         #expect(order == [0, 1, 2, 3])
     }
 
-    @Test func `an image waits half a second at most, whatever is being downloaded`() {
+    @Test func `downloads in flight delay a write by at most half a second`() {
         let line = line()
         isBusyNow = true
         #expect(add(0, to: line))
@@ -80,12 +78,12 @@ import Testing
         time.advance(milliseconds: 1)
         #expect(add(2, to: line))
         pool.runAll()
-        // What came after the time was up waits for its own.
+        // A later image starts a new timer.
         #expect(order == [0, 1])
         time.advance(milliseconds: 500)
         pool.runAll()
         #expect(order == [0, 1, 2] && time.timers == 0)
-        // A time that was set before nothing was left to wait is about nothing that comes then.
+        // A timer from before the queue was empty does not apply to later images.
         #expect(add(3, to: line))
         time.advance(milliseconds: 400)
         isBusyNow = false
@@ -100,7 +98,7 @@ import Testing
         #expect(order == [0, 1, 2, 3, 4])
     }
 
-    @Test func `F16: more than may wait for downloads is written at once, whatever is being downloaded`() {
+    @Test func `F16: images beyond the limit of waiting bytes are written at once`() {
         let line = line(limits(idle: 20_000, most: 100_000, mostOfUID: 100_000))
         isBusyNow = true
         #expect(add(0, to: line) && add(1, to: line))
@@ -110,7 +108,7 @@ import Testing
         #expect(order == [0, 1, 2])
     }
 
-    @Test func `I8: uids take turns, so that the images of one do not wait behind all those of another`() {
+    @Test func `I8: uids take turns`() {
         let line = line(limits(idle: 0, most: 10_000_000, mostOfUID: 10_000_000))
         for number in 0..<20 { #expect(add(number, to: line, bytes: 60_000)) }
         for number in 100..<103 { #expect(add(number, to: line, bytes: 60_000, uid: 2)) }
@@ -120,7 +118,7 @@ import Testing
         #expect(order.count == 23 && line.backlog == .init())
     }
 
-    @Test func `F16: where the disk is too slow no more waits than may, but for one image when nothing does`() {
+    @Test func `F16: with a slow disk, waiting bytes are limited, except for a single image`() {
         let line = line(limits(idle: 0, most: 40_000, mostOfUID: 30_000))
         for number in 0..<3 { #expect(add(number, to: line)) }
         #expect(!add(3, to: line))
@@ -132,10 +130,10 @@ import Testing
         #expect(!add(6, to: line))
     }
 
-    @Test func `I8: two uids that take all there is leave a third its part, and twice as much is the end of it`() {
+    @Test func `I8: two uids that use the whole budget leave a third uid its share, up to twice the budget`() {
         let line = line(limits(idle: 0, most: 60_000, mostOfUID: 40_000))
         for uid in [1, 2] as [UInt32] { for _ in 0..<4 { _ = add(0, to: line, uid: uid) } }
-        // The first came when there was nobody else; the second has half.
+        // The first uid was alone; the second gets half.
         #expect(line.backlog.bytes == 70_000)
         #expect(add(1, to: line, uid: 3) && add(2, to: line, uid: 3))
         #expect(!add(3, to: line, uid: 3))
@@ -143,7 +141,7 @@ import Testing
         #expect(others == 3 && line.backlog.bytes == 120_000)
     }
 
-    @Test func `who has to wait for what is to be written need not wait for downloads too`() async throws {
+    @Test func `finish() does not wait for downloads`() async throws {
         let line = line()
         isBusyNow = true
         #expect(add(0, to: line) && add(1, to: line))
@@ -151,31 +149,24 @@ import Testing
             await line.finish()
             return order
         }()
-        while pool.count < 2 { try await turn() }
+        while pool.count < 2 { try await yieldTask() }
         pool.runAll()
         #expect(await finished == [0, 1])
-        // Nor is what comes later held back: whoever waits, waits for that too.
         #expect(add(2, to: line))
         pool.runAll()
         #expect(order == [0, 1, 2])
     }
 
-    private func cache(_ world: FakeWorld) throws -> UserCache {
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        return UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(), services: world.services)
-    }
-
-    @Test func `F16: an image for which there is no room is served all the same, and not kept`() throws {
+    @Test func `F16: an image beyond the limits is served and not stored`() throws {
         let world = FakeWorld(disk: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfUID: 1))
-        let cache = try cache(world)
+        let cache = try world.cache()
         let answers = Answers()
         for name in ["bob", "carol"] {
-            cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID(name))), resolve: answers.take)
+            cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID(name))), resolve: answers.record)
         }
         pool.runAll()
         for download in world.fetcher.downloads { download.end(SampleImage.downloaded(download.url)) }
-        #expect(answers.told.count == 2)
+        #expect(answers.outcomes.count == 2)
         pool.runAll()
         #expect(world.store.held(by: .alice) == ["https://origin.test/alice/bob/128"])
         #expect(world.services.counters[.storesSkipped] == 1)
@@ -183,46 +174,45 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `I7: what a newer image replaced does not come back where that could not be written`(isSkipped: Bool) throws {
+    func `I7: if a newer image cannot be written, the older image is not served again`(isSkipped: Bool) throws {
         let world = FakeWorld(disk: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfUID: 1))
-        let cache = try cache(world)
+        let cache = try world.cache()
         let imageKey = ImageKey(profile: OpaqueID("bob"))
         try cache.put(imageKey, SampleImage.png("old"), timeToLive: nil)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("carol"))), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("carol"))), resolve: answers.record)
         cache.get(
             ImageQuery(imageKey: imageKey, named: try cache.target(of: imageKey, url: "https://other.test/x")),
-            resolve: answers.take)
+            resolve: answers.record)
         pool.runAll()
-        // Whose write fails, or takes the room.
         if isSkipped { world.fetcher.downloads[0].end(SampleImage.downloaded("carol")) }
         world.fetcher.downloads[1].end(SampleImage.downloaded("new"))
         if !isSkipped { world.store.fail(.seal, with: .noSpace("full")) }
         pool.runAll()
-        #expect(answers.told.last == "new from origin")
+        #expect(answers.outcomes.last == "new from origin")
         #expect(!world.store.held(by: .alice).contains("old"))
         #expect(cache.state.withLockedValue { $0.coordinator.isIdle } == isSkipped)
     }
 
-    @Test func `what arrives is judged where it arrives, and elsewhere if it is large`() throws {
+    @Test func `a small image is checked on the arrival thread, a large one on a pool`() throws {
         let world = FakeWorld(disk: pool, memory: 0)
-        let cache = try cache(world)
+        let cache = try world.cache()
         let answers = Answers()
         for number in 0..<2 {
-            cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("\(number)"))), resolve: answers.take)
+            cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("\(number)"))), resolve: answers.record)
         }
         pool.runAll()
         let downloads = world.fetcher.downloads
         downloads[0].end(SampleImage.downloaded("small"))
-        #expect(answers.told == ["small from origin"])
+        #expect(answers.outcomes == ["small from origin"])
         pool.runAll()
         downloads[1].end(SampleImage.downloaded("large", size: 64 << 10 | 1))
-        #expect(answers.told.count == 1 && pool.count == 1)
+        #expect(answers.outcomes.count == 1 && pool.count == 1)
         pool.runAll()
-        #expect(answers.told.count == 2)
+        #expect(answers.outcomes.count == 2)
     }
 
-    @Test func `a stop writes what was downloaded, whoever still waits for a download`() async throws {
+    @Test func `a stop writes all downloaded images, even while downloads are in flight`() async throws {
         let daemon = Daemon(FakeWorld())
         try await daemon.logIn(.alice)
         daemon.fetcher.isBusy = true

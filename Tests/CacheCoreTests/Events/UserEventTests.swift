@@ -5,13 +5,13 @@ import Testing
 
 @testable import CacheCore
 
-/// What subscribers are told of users, and in which order.
+/// Contents and order of the events that subscribers receive.
 @Suite(.timeLimit(.minutes(2))) struct UserEventTests {
-    /// Writes down what it is told, as `alice: purge 3 bob`, with epochs as they count from the daemon's start.
+    /// Records events as `alice: purge 3 bob`. Epochs count from the daemon's start.
     private final class Listener: EventSubscriber {
-        private let told = NIOLockedValueBox<[String]>([])
+        private let events = NIOLockedValueBox<[String]>([])
 
-        func tell(_ event: UserEvent) {
+        func deliver(_ event: UserEvent) {
             let epoch = event.epoch & 0xFFFF_FFFF
             let words =
                 switch event.kind {
@@ -21,14 +21,14 @@ import Testing
                 case .purge(let profile?): "purge \(epoch) \(profile.text)"
                 case .update(let profile): "update \(epoch) \(profile.text)"
                 }
-            told.withLockedValue { $0.append("\(event.owner.user.text): \(words)") }
+            events.withLockedValue { $0.append("\(event.owner.user.text): \(words)") }
         }
 
-        /// What was told since the last look.
-        var news: [String] {
-            told.withLockedValue { told in
-                defer { told = [] }
-                return told
+        /// Events since the previous call.
+        var newEvents: [String] {
+            events.withLockedValue { events in
+                defer { events = [] }
+                return events
             }
         }
     }
@@ -41,30 +41,30 @@ import Testing
         return listener
     }
 
-    @Test func `each log-in, log-out, purge and new image is told once, behind the fact and before its answer`()
+    @Test func `each login, logout, purge and new image causes one event, after its commit and before its reply`()
         async throws
     {
         let daemon = Daemon()
         let listener = listener(daemon)
         try await daemon.logIn(.alice)
-        #expect(listener.news == ["alice: login 1"])
+        #expect(listener.newEvents == ["alice: login 1"])
         try await daemon.logIn(.alice, session: "second")
-        #expect(listener.news == [])
+        #expect(listener.newEvents == [])
         try await daemon.put(.alice, "bob", "b")
-        #expect(listener.news == ["alice: update 1 bob"])
+        #expect(listener.newEvents == ["alice: update 1 bob"])
         _ = try await daemon.purge(.alice, "bob", "eve")
-        #expect(listener.news == ["alice: purge 3 bob", "alice: purge 3 eve"])
+        #expect(listener.newEvents == ["alice: purge 3 bob", "alice: purge 3 eve"])
         _ = try await daemon.purge(.alice)
-        #expect(listener.news == ["alice: purge 4"])
+        #expect(listener.newEvents == ["alice: purge 4"])
         _ = try await daemon.logOut(.alice, session: "second")
-        #expect(listener.news == [])
+        #expect(listener.newEvents == [])
         _ = try await daemon.logOut(.alice)
-        #expect(listener.news == ["alice: logout 6"])
+        #expect(listener.newEvents == ["alice: logout 6"])
         _ = try await daemon.logOut(.alice)
-        #expect(listener.news == [])
+        #expect(listener.newEvents == [])
     }
 
-    @Test func `one is told of its own uid's users, of those it follows, and of each event once`() async throws {
+    @Test func `a subscriber receives events of its uid and of users it follows, each event once`() async throws {
         let daemon = Daemon()
         let (both, other) = (listener(daemon), listener(of: 1001, daemon))
         let carol = listener(to: .user(OpaqueID("carol")), daemon)
@@ -73,28 +73,28 @@ import Testing
         try await daemon.logIn(.alice)
         try await daemon.logIn(.carol)
         try await daemon.logIn(.otherAlice)
-        #expect(both.news == ["alice: login 1", "carol: login 2"])
-        #expect(carol.news == ["carol: login 2"])
-        #expect(other.news == ["alice: login 1"])
+        #expect(both.newEvents == ["alice: login 1", "carol: login 2"])
+        #expect(carol.newEvents == ["carol: login 2"])
+        #expect(other.newEvents == ["alice: login 1"])
         daemon.world.services.events.remove(both, from: [.all], of: 1000)
         daemon.world.services.events.remove(carol, from: [.user(OpaqueID("carol"))], of: 1000)
         _ = try await daemon.logout.logOutAll(uid: 1000)
-        #expect(both.news.map { $0.prefix(13) } == ["alice: logout"])
-        #expect(carol.news == [])
+        #expect(both.newEvents.map { $0.prefix(13) } == ["alice: logout"])
+        #expect(carol.newEvents == [])
     }
 
-    @Test func `I4: an invalidation that is not durable is told only when it is`() async throws {
+    @Test func `I4: a purge or logout causes an event only after it is durable`() async throws {
         let daemon = Daemon()
         try await daemon.logIn(.alice)
         let listener = listener(daemon)
         daemon.store.fail(.commitLogout)
         await #expect(throws: CacheFailure.self) { try await daemon.logOut(.alice) }
-        #expect(listener.news == [])
+        #expect(listener.newEvents == [])
         _ = try await daemon.logOut(.alice)
-        #expect(listener.news.map { $0.prefix(13) } == ["alice: logout"])
+        #expect(listener.newEvents.map { $0.prefix(13) } == ["alice: logout"])
     }
 
-    @Test func `I3: an image that came before a purge is told before it`() async throws {
+    @Test func `I3: the event of an image stored before a purge precedes the event of the purge`() async throws {
         let daemon = Daemon()
         try await daemon.logIn(.alice)
         let listener = listener(daemon)
@@ -103,16 +103,16 @@ import Testing
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("b"))
         #expect(await got == "b from origin")
         _ = try await daemon.purge(.alice)
-        // A download that the purge has stopped brings nothing, and is not told.
+        // A cancelled download causes no event.
         async let late = daemon.get(.alice, "bob")
         await daemon.fetcher.started(2)
         _ = try await daemon.logOut(.alice)
         daemon.fetcher.downloads[1].end(SampleImage.downloaded("late"))
         #expect(await late == "cancelled")
-        #expect(listener.news == ["alice: update 1 bob", "alice: purge 2", "alice: logout 3"])
+        #expect(listener.newEvents == ["alice: update 1 bob", "alice: purge 2", "alice: logout 3"])
     }
 
-    @Test func `what is the same as before, or is not kept, is no change`() {
+    @Test func `an identical image or one that is not stored causes no event`() {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")
@@ -133,7 +133,7 @@ import Testing
         #expect(empty.changed == [])
     }
 
-    @Test func `that there is an image no more is a change, that there is still none is not`() {
+    @Test func `removing an image causes an event; a repeated 404 does not`() {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")

@@ -9,25 +9,24 @@ import Testing
             ("", nil), ("max-age=60", 60), ("MAX-AGE=60", 60), ("MaX-aGe=60", 60), ("max-age=0", 0),
             ("max-age=0060", 60), (" max-age=60 , private", 60), ("private,max-age=60", 60), (",,max-age=60,,", 60),
             ("foobar, max-age=60", 60), ("max-age=60;x=y, max-age=30", 0), ("x=y, , max-age=60", 60),
-            // Both forms of an argument are taken (section 5.2).
+            // Tokens and quoted strings are accepted as arguments (section 5.2).
             ("max-age=\"60\"", 60), ("max-age=\"6\\0\"", 60),
-            // The first of several counts (section 4.2.1).
+            // The first of several values applies (section 4.2.1).
             ("max-age=60, max-age=30", 60), ("max-age=30, max-age=60", 30), ("max-age=60, max-age=x", 60),
             ("max-age=x, max-age=60", 0),
-            // What cannot be read is stale (section 4.2.1): among it blanks around the sign, which the grammar does not
-            // know.
+            // Invalid values mean stale (section 4.2.1), including spaces around the argument.
             ("max-age=ten", 0), ("max-age", 0), ("max-age=", 0), ("max-age=-1", 0), ("max-age=-3600", 0),
             ("max-age=+1", 0), ("max-age=1.5", 0), ("max-age=3600.0", 0), ("max-age=60s", 0), ("max-age=a60", 0),
             ("max-age='60'", 0), ("max-age =60", 0), ("max-age= 60", 0), ("max-age = 60", 0), ("max-age=60 30", 0),
             ("max-age=\"60", 0), ("max-age=\"\"", 0), ("max-age=\"60\"0", 0), ("max-age=٦٠", 0),
-            // A number too large to hold is 2^31 (section 1.2.2).
+            // Values that overflow become 2^31 (section 1.2.2).
             ("max-age=2147483647", 2_147_483_647), ("max-age=2147483648", 1 << 31), ("max-age=2147483649", 1 << 31),
             ("max-age=99999999999", 1 << 31), ("max-age=99999999999999999999999", 1 << 31),
-            // What is quoted is no directive, and a comma in it ends none.
+            // Quoted text contains no directives, and a comma in it ends none.
             ("extension=\"max-age=3600\", max-age=1", 1), ("max-age=1, extension=\"max-age=3600\"", 1),
             ("extension=\"a, max-age=5, \\\" max-age=6\", max-age=60", 60), ("\"max-age=5\", max-age=60", 60),
             ("a\"b, max-age=5\", max-age=60", 60),
-            // For shared caches only (section 5.2.2.10).
+            // s-maxage applies to shared caches only (section 5.2.2.10).
             ("s-maxage=5", nil), ("s-maxage=5, max-age=60", 60), ("max-age=60, s-maxage=0", 60),
         ] as [(String, Int64?)])
     func `RFC 9111 section 5.2.2.1: max-age`(value: String, seconds: Int64?) {
@@ -40,7 +39,7 @@ import Testing
             ("no-store junk", true), ("x=\"no-store\"", false), ("no-storage", false), ("x-no-store", false),
             ("\"no-store\"", false), ("x=no-store", false),
         ] as [(String, Bool)])
-    func `RFC 9111 section 5.2.2.5: no-store is obeyed however it is written, and not where it is not meant`(
+    func `RFC 9111 section 5.2.2.5: no-store is recognized in every spelling, and not inside other text`(
         value: String, forbids: Bool
     ) {
         #expect(CacheControl(value).noStore == forbids)
@@ -50,7 +49,7 @@ import Testing
         arguments: [
             ("no-cache", true), ("NO-CACHE", true), ("no-cache, max-age=60", true), ("no-cache=", true),
             ("no-cache=\"\"", true), ("no-cache=\" \"", true), ("no-cache=\"set-cookie", true),
-            // With field names it speaks of those fields only.
+            // With field names, no-cache applies to those fields only.
             ("no-cache=\"set-cookie\"", false), ("no-cache=\"a, b\"", false), ("no-cache=set-cookie", false),
             ("no-cache=\"a\", no-cache", true),
         ] as [(String, Bool)])
@@ -59,10 +58,10 @@ import Testing
     }
 
     @Test(arguments: ["", "x=", "x", "x, y="])
-    func `F35: quotes that nothing closes are gone through once, and what is forbidden behind them is obeyed`(
+    func `F35: unclosed quotes are scanned once, and directives after them apply`(
         start: String
     ) {
-        // Each of them would have its end looked for in all that follow.
+        // A scan per quote would take quadratic time.
         let quotes = start + "\"" + String(repeating: "\\\"", count: 128 << 10)
         let control = CacheControl(quotes + ", no-store, max-age=60")
         #expect(control.noStore && control.maxAge == 60)
@@ -80,13 +79,13 @@ import Testing
         "community=\"UCI\"", "x", "=", "===", "\"", "@", "a b c", ",", "no-cache-x", "min-fresh=5", "only-if-cached",
         "max-stale=5", "stale-if-error", "stale-while-revalidate=soon",
     ])
-    func `RFC 9111 sections 5.2.2.6 to 5.2.3: what is for others, or unknown, or unreadable, says nothing`(
+    func `RFC 9111 sections 5.2.2.6 to 5.2.3: unknown, unreadable and shared-cache directives have no effect`(
         value: String
     ) {
         #expect(CacheControl(value) == CacheControl(""))
     }
 
-    @Test func `RFC 5861 sections 3 and 4: the windows of staleness, the first of several`() {
+    @Test func `RFC 5861 sections 3 and 4: the first of several stale windows applies`() {
         let control = CacheControl(
             "max-age=1, stale-while-revalidate=30, Stale-If-Error=\"60\", stale-if-error=5, "
                 + "stale-while-revalidate=99999999999")
@@ -97,7 +96,7 @@ import Testing
         #expect(CacheControl("stale-if-error=99999999999").staleIfError == 1 << 31)
     }
 
-    @Test func `whatever bytes come, reading ends`() {
+    @Test func `random bytes are parsed without a trap`() {
         var generator = SystemRandomNumberGenerator()
         let alphabet = Array("max-age=,\"\\ \t0123no-storecache*;'".utf8)
         for _ in 0..<2_000 {

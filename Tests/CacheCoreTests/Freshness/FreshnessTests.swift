@@ -17,13 +17,14 @@ import Testing
         #expect(freshness.state(at: now) == state)
     }
 
-    @Test func `the age it came with counts (RFC 9111 section 4.2.3)`() {
+    @Test func `the initial age counts (RFC 9111 section 4.2.3)`() {
         #expect(freshness.age(at: 1_010) == 15)
         #expect(freshness.timeToLive(at: 1_010) == 45)
         #expect(freshness.timeToLive(at: 1_065) == -10)
     }
 
-    @Test func `F14: set back between two starts, a clock makes nothing immortal and loses nothing`() {
+    @Test func `F14: a clock that is set back between two starts neither keeps an image fresh forever nor discards it`()
+    {
         for now in [999, 0, -31_536_000] as [Int64] {
             #expect(freshness.age(at: now) == 60)
             #expect(freshness.timeToLive(at: now) == 0)
@@ -36,12 +37,12 @@ import Testing
         #expect(old.state(at: 0) == .staleOnError)
     }
 
-    @Test func `F14: set ahead, it makes stale what may be served stale while the origin is asked`() {
+    @Test func `F14: a clock that is set ahead makes images stale but servable during revalidation`() {
         let stale = Freshness(storedAt: 1_000, lifetime: 60, staleWhileRevalidate: 1 << 31, staleIfError: 1 << 31)
         #expect(stale.state(at: 1_000 + 31_536_000) == .staleServable)
     }
 
-    @Test func `without a lifetime it is fresh for ever`() {
+    @Test func `an image without a lifetime stays fresh`() {
         let put = Freshness(storedAt: 1_000, lifetime: nil)
         #expect(put.state(at: .max / 2) == .fresh)
         #expect(put.state(at: 0) == .fresh)
@@ -49,12 +50,12 @@ import Testing
         #expect(put.timeToLive(at: 2_000) == nil)
     }
 
-    @Test func `a lifetime of zero is stale from the first second`() {
+    @Test func `an image with a lifetime of zero is stale at once`() {
         #expect(Freshness(storedAt: 1_000, lifetime: 0).state(at: 1_000) == .expired)
         #expect(Freshness(storedAt: 1_000, lifetime: 0, staleIfError: 1).state(at: 1_000) == .staleOnError)
     }
 
-    @Test func `numbers at the ends of their range do no harm`() {
+    @Test func `extreme numbers do not overflow`() {
         let longest = Freshness(
             storedAt: 0, initialAge: 1 << 31, lifetime: .max, staleWhileRevalidate: .max, staleIfError: .max)
         for now in [0, 1 << 40] as [Int64] { #expect(longest.state(at: now) == .fresh) }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import CacheCore
 
-/// RFC 9110 section 5.6.7, with what RFC 9111 section 4.2 asks of caches.
+/// RFC 9110 section 5.6.7, and the leniency that RFC 9111 section 4.2 requires of caches.
 @Suite struct HTTPDateTests {
     /// 2026-11-21.
     private static let now: Int64 = 1_795_219_200
@@ -18,7 +18,7 @@ import Testing
         ("Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799),
         ("Fri, 31 Dec 2016 23:59:60 GMT", 1_483_228_800),
     ])
-    func `the preferred form is seconds since 1970`(text: String, seconds: Int64) {
+    func `the preferred form is converted to seconds since 1970`(text: String, seconds: Int64) {
         #expect(HTTPDate.seconds(text, now: Self.now) == seconds)
     }
 
@@ -27,21 +27,21 @@ import Testing
         "SUN, 06 NOV 1994 08:49:37 GMT", "sun, 06 nov 1994 08:49:37 gMT", "SUNDAY, 06-nov-94 08:49:37 gmt",
         "sun NOV  6 08:49:37 1994",
     ])
-    func `the obsolete forms are the same moment, and names count in any case`(text: String) {
+    func `the obsolete forms give the same time, and names are case-insensitive`(text: String) {
         #expect(HTTPDate.seconds(text, now: Self.now) == 784_111_777)
     }
 
     @Test(
         arguments: [
-            // From 2026: not more than 50 years ahead.
+            // From 2026, at most 50 years ahead.
             ("Thursday, 18-Aug-50 02:01:18 GMT", 2_544_400_878, now),
             ("Friday, 20-Nov-76 00:00:00 GMT", 3_373_056_000, now),
-            // More than that: the most recent such year that is past.
+            // More than 50 years ahead means the most recent past year with these digits.
             ("Sunday, 20-Nov-77 00:00:00 GMT", 248_832_000, now), ("Friday, 31-Dec-99 00:00:00 GMT", 946_598_400, now),
             // The same text, read in another century.
             ("Friday, 31-Dec-99 00:00:00 GMT", 4_102_358_400, 4_000_000_000),
         ] as [(String, Int64, Int64)])
-    func `a year of two digits is the nearest that is not more than 50 years ahead`(
+    func `a two-digit year is the nearest one that is at most 50 years ahead`(
         text: String, seconds: Int64, now: Int64
     ) {
         #expect(HTTPDate.seconds(text, now: now) == seconds)
@@ -62,7 +62,7 @@ import Testing
         "Sun Nov  6 08:49:37 1994 GMT", "Fri, 30 Feb 2001 00:00:00 GMT", "Thu, 31 Apr 2003 00:00:00 GMT",
         "Wed, 29 Feb 2100 00:00:00 GMT", "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
     ])
-    func `anything else is none`(text: String) {
+    func `all other texts are rejected`(text: String) {
         #expect(HTTPDate.seconds(text, now: Self.now) == nil)
     }
 }

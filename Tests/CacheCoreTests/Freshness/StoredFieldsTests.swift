@@ -5,7 +5,7 @@ import Testing
 /// RFC 9111 sections 3.2 and 4.3, RFC 9110 sections 8.8 and 13.1.
 @Suite struct StoredFieldsTests {
     private static let june = "Mon, 01 Jun 2026 00:00:00 GMT"
-    private static let juneAsOfOld = "Monday, 01-Jun-26 00:00:00 GMT"
+    private static let obsoleteJune = "Monday, 01-Jun-26 00:00:00 GMT"
     private static let may = "Fri, 01 May 2026 00:00:00 GMT"
     private static let now: Int64 = 1_795_219_200
 
@@ -32,7 +32,7 @@ import Testing
 
     @Test(arguments: [
         Case(
-            rule: "no validator: it answers what was asked", stored: .init(etag: "\"a\""), answer: .init(),
+            rule: "no validator: confirms the stored image", stored: .init(etag: "\"a\""), answer: .init(),
             isConfirmed: true),
         Case(
             rule: "the same strong tag", stored: .init(etag: "\"a\""), answer: .init(etag: "\"a\""), isConfirmed: true),
@@ -42,12 +42,14 @@ import Testing
             rule: "the same weak tag", stored: .init(etag: "W/\"a\""), answer: .init(etag: "W/\"a\""), isConfirmed: true
         ),
         Case(
-            rule: "weakened on the way", stored: .init(etag: "\"a\""), answer: .init(etag: "W/\"a\""), isConfirmed: true
+            rule: "weakened by an intermediary", stored: .init(etag: "\"a\""), answer: .init(etag: "W/\"a\""),
+            isConfirmed: true
         ),
         Case(
             rule: "another weak tag", stored: .init(etag: "W/\"a\""), answer: .init(etag: "W/\"b\""), isConfirmed: false
         ),
-        Case(rule: "no quotes, but the same", stored: .init(etag: "a"), answer: .init(etag: "a"), isConfirmed: true),
+        Case(
+            rule: "the same tag without quotes", stored: .init(etag: "a"), answer: .init(etag: "a"), isConfirmed: true),
         Case(
             rule: "another tag with the same date", stored: .init(etag: "\"a\"", lastModified: june),
             answer: .init(etag: "\"b\"", lastModified: june), isConfirmed: false),
@@ -59,31 +61,31 @@ import Testing
             isConfirmed: true),
         Case(
             rule: "the same date in another form", stored: .init(lastModified: june),
-            answer: .init(lastModified: juneAsOfOld), isConfirmed: true),
+            answer: .init(lastModified: obsoleteJune), isConfirmed: true),
         Case(
-            rule: "an earlier date: an older picture was put back", stored: .init(lastModified: june),
+            rule: "an earlier date: an older image was restored", stored: .init(lastModified: june),
             answer: .init(lastModified: may), isConfirmed: false),
         Case(
-            rule: "a tag where only a date was stored, and the same date", stored: .init(lastModified: june),
+            rule: "a tag and the same date, with only a date stored", stored: .init(lastModified: june),
             answer: .init(etag: "\"a\"", lastModified: june), isConfirmed: true),
         Case(
-            rule: "a tag where only a date was stored", stored: .init(lastModified: june),
+            rule: "a tag, with only a date stored", stored: .init(lastModified: june),
             answer: .init(etag: "\"a\""), isConfirmed: false),
     ])
-    func `section 4.3.4: a 304 is about the image that has its validators`(given: Case) {
+    func `section 4.3.4: a 304 confirms the stored image if its validators match`(given: Case) {
         #expect(given.stored.areConfirmed(by: given.answer, now: Self.now) == given.isConfirmed)
     }
 
-    @Test func `RFC 9110 section 13.1.3: what is no date is not asked with`() {
+    @Test func `RFC 9110 section 13.1.3: an invalid Last-Modified is not sent as a condition`() {
         #expect(StoredFields(lastModified: Self.june).modifiedSince(now: Self.now) == Self.june)
-        #expect(StoredFields(lastModified: Self.juneAsOfOld).modifiedSince(now: Self.now) == Self.juneAsOfOld)
+        #expect(StoredFields(lastModified: Self.obsoleteJune).modifiedSince(now: Self.now) == Self.obsoleteJune)
         #expect(StoredFields(lastModified: "Sun").modifiedSince(now: Self.now) == nil)
         #expect(!StoredFields(lastModified: "Sun").hasValidator(now: Self.now))
         #expect(StoredFields(etag: "x", lastModified: "Sun").hasValidator(now: Self.now))
         #expect(!StoredFields(cacheControl: "max-age=1").hasValidator(now: Self.now))
     }
 
-    @Test func `fields are kept as they came, in order, the first line of those that have one`() {
+    @Test func `lists are joined in order; of single-valued fields the first line is stored`() {
         let fields = StoredFields(
             ResponseHeaders([
                 "cache-control": ["max-age=5", "private"], "expires": ["a", "b"], "etag": ["W/\"x\"", "\"y\""],
@@ -96,7 +98,7 @@ import Testing
                     lastModified: "Sun"))
     }
 
-    @Test func `I8: what is too long to keep is dropped, and taken for the worst that it could say`() {
+    @Test func `I8: an overlong field is replaced by its most restrictive value`() {
         let long = String(repeating: "x", count: 1_025)
         let fields = StoredFields(
             ResponseHeaders([
@@ -104,8 +106,8 @@ import Testing
                 "last-modified": [long],
             ]))
         #expect(fields == StoredFields(cacheControl: "no-store", expires: "", vary: "*"))
-        let kept = String(repeating: "x", count: 1_024)
-        #expect(StoredFields(ResponseHeaders(["etag": [kept]])).etag == kept)
+        let longest = String(repeating: "x", count: 1_024)
+        #expect(StoredFields(ResponseHeaders(["etag": [longest]])).etag == longest)
         #expect(StoredFields(ResponseHeaders(["etag": [""]])).etag == nil)
     }
 }

@@ -4,8 +4,8 @@ import Testing
 
 @testable import CacheCore
 
-/// RFC 9111 section 4.1 for the one field in which two requests for a URL can differ: what an answer that varies by
-/// Authorization was for, it is for no other token, but for those that a refresh made of it.
+/// RFC 9111 section 4.1: a response with `Vary: Authorization` is served for the token it was requested with, and for
+/// tokens that a refresh derived from that token, but for no other.
 @Suite(.timeLimit(.minutes(5))) struct VaryAuthorizationTests {
     private static let varies = ["vary": ["Accept, authorization"], "etag": ["\"1\""]]
 
@@ -17,37 +17,39 @@ import Testing
         return daemon
     }
 
-    /// The origin answers every request with an image named after the token that it shows.
+    /// The origin answers every request with an image that is labeled with the request's token.
     private static func show(_ headers: [String: [String]], on daemon: Daemon) {
         daemon.fetcher.answer = { download in
-            SampleImage.downloaded(download.token?.text ?? "nobody", headers: headers)
+            SampleImage.downloaded(download.token?.text ?? "no token", headers: headers)
         }
     }
 
-    /// With the memory tier, what must not be served lies in memory; without one, on disk.
+    /// With the memory tier, the image of the other token is in memory; without it, on disk.
     @Test(arguments: [1 << 20, 0])
-    func `after a log-in with another token the picture of the first is not served`(memory: Int) async throws {
+    func `after a login with another token, the image of the first token is not served`(memory: Int) async throws {
         let daemon = Self.daemon(memory: memory)
         daemon.store.isInPageCache = true
         let held = memory == 0 ? "disk" : "memory"
         try await daemon.logIn(.alice)
-        #expect(await daemon.get(.alice, "bob") == "nobody from origin")
-        #expect(await daemon.get(.alice, "bob") == "nobody from \(held)")
+        #expect(await daemon.get(.alice, "bob") == "no token from origin")
+        #expect(await daemon.get(.alice, "bob") == "no token from \(held)")
         for token in ["a", "b", "a"] {
             try await daemon.logIn(.alice, token: .init(token))
             #expect(await daemon.get(.alice, "bob", cached: true) == "null")
             #expect(await daemon.get(.alice, "bob") == "\(token) from origin")
-            // It is no longer what was asked about.
+            // The image of another token is not revalidated.
             #expect(daemon.fetcher.downloads.last?.request.condition == nil)
             #expect(await daemon.get(.alice, "bob") == "\(token) from \(held)")
-            // The same token once more, and none, change nothing.
+            // Neither the same token again nor a login without a token changes anything.
             try await daemon.logIn(.alice, token: .init(token))
             try await daemon.logIn(.alice, session: "second")
             #expect(await daemon.get(.alice, "bob") == "\(token) from \(held)")
         }
     }
 
-    @Test func `nor after a purge of others, a restart, or both`() async throws {
+    @Test func `the image of another token is not served after a purge of another profile, a restart, or both`()
+        async throws
+    {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, token: .init("a"))
         #expect(await daemon.get(.alice, "bob") == "a from origin")
@@ -65,7 +67,9 @@ import Testing
         #expect(await third.get(.alice, "bob") == "b from memory")
     }
 
-    @Test func `nor stale when the origin fails, nor where it has none for the other`() async throws {
+    @Test func `the image of another token is not served stale if the origin fails, and is removed by a 404`()
+        async throws
+    {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, token: .init("a"))
         #expect(await daemon.get(.alice, "bob") == "a from origin")
@@ -78,7 +82,7 @@ import Testing
         #expect(daemon.store.held(by: .alice) == [])
     }
 
-    @Test func `a token that a refresh brought is of the same account`() async throws {
+    @Test func `a refreshed token gets the images of the token before it`() async throws {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, refresh: .init("r1"))
         daemon.world.tokens.answer = { _ in .success(.init("a1", lifetime: 100, refresh: "r2")) }
@@ -93,7 +97,7 @@ import Testing
         #expect(await next.get(.alice, "eve") == "a2 from disk")
     }
 
-    @Test func `one that another refresh token brings is not, and what the old one brought is not shown any more`()
+    @Test func `a token from another refresh token does not get the images of the old one`()
         async throws
     {
         let daemon = Self.daemon()
@@ -113,17 +117,17 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "a from memory")
     }
 
-    /// From here on the origin refuses one token, and the token endpoint brings others.
+    /// Makes the origin reject one token, and the token endpoint issue `by REFRESH-TOKEN`.
     private func refuse(_ refused: String, on daemon: Daemon) {
         daemon.fetcher.answer = { download in
-            let token = download.token?.text ?? "nobody"
+            let token = download.token?.text ?? "no token"
             if token == refused { return .failed(.unauthorized("HTTP status 401")) }
             return SampleImage.downloaded(token, headers: Self.varies)
         }
         daemon.world.tokens.answer = { request in .success(.init("by \(request.refreshToken.text)")) }
     }
 
-    @Test func `what a refresh token brings that did not come with the access token is not of its family`() async throws
+    @Test func `a refresh token that was added later does not give access to images of the access token`() async throws
     {
         for isRestarted in [false, true] {
             var daemon = Self.daemon()
@@ -145,7 +149,9 @@ import Testing
         }
     }
 
-    @Test func `nor what one brings that was there before the access token`() async throws {
+    @Test func `a refresh token from an earlier login does not give access to images of a later access token`()
+        async throws
+    {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, token: .init("a"), refresh: .init("r of a"))
         #expect(await daemon.get(.alice, "carol") == "a from origin")
@@ -156,7 +162,7 @@ import Testing
         for profile in ["bob", "carol"] { #expect(await daemon.get(.alice, profile) == "by r of a from origin") }
     }
 
-    @Test func `what one brings that came with the access token is`() async throws {
+    @Test func `a refresh token that came with the access token gives access to its images`() async throws {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, token: .init("a"), refresh: .init("r"))
         #expect(await daemon.get(.alice, "bob") == "a from origin")
@@ -165,13 +171,13 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "a from memory")
     }
 
-    @Test func `I6: a 404 that was judged while a LOGIN came is not believed of its token`() async throws {
+    @Test func `I6: a 404 for the old token is not applied if a LOGIN brings another token meanwhile`() async throws {
         let world = FakeWorld()
-        let atNextLook = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
+        let onNextRead = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
         let services = world.services.with {
-            atNextLook.withLockedValue { look in
-                defer { look = nil }
-                return look
+            onNextRead.withLockedValue { action in
+                defer { action = nil }
+                return action
             }?()
             return world.settings
         }
@@ -180,8 +186,8 @@ import Testing
         let cache = UserCache(
             owner: .alice, epoch: 1, generationStore: generationStore, account: account, services: services)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.take)
-        atNextLook.withLockedValue {
+        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.record)
+        onNextRead.withLockedValue {
             $0 = {
                 var account = account
                 account.tokens.logIn(access: .init("b"), refresh: nil)
@@ -189,13 +195,13 @@ import Testing
             }
         }
         world.fetcher.downloads[0].end(.missing(ResponseHeaders()))
-        #expect(cache.account.token == .init("b") && answers.told == [])
+        #expect(cache.account.token == .init("b") && answers.outcomes == [])
         try #require(world.fetcher.downloads.count == 2)
         world.fetcher.downloads[1].end(SampleImage.downloaded("b"))
-        #expect(answers.told == ["b from origin"])
+        #expect(answers.outcomes == ["b from origin"])
     }
 
-    @Test func `I6: a download that showed the first token is done again with the other, also for who waits for it`()
+    @Test func `I6: a download with the old token is repeated with the new one for all waiters`()
         async throws
     {
         let daemon = Self.daemon()
@@ -204,17 +210,17 @@ import Testing
         let cache = try await daemon.sessions.cache(.alice)
         let answers = Answers()
         let query = ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob")))
-        cache.get(query, resolve: answers.take)
+        cache.get(query, resolve: answers.record)
         try await daemon.logIn(.alice, token: .init("b"))
-        cache.get(query, resolve: answers.take)
+        cache.get(query, resolve: answers.record)
         Self.show(Self.varies, on: daemon)
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("a", headers: Self.varies))
-        #expect(answers.told == ["b from origin", "b from origin"])
+        #expect(answers.outcomes == ["b from origin", "b from origin"])
         #expect(daemon.fetcher.downloads.map(\.request.token) == [.init("a"), .init("b")])
         #expect(await daemon.get(.alice, "bob") == "b from memory")
     }
 
-    @Test func `a 304 and a 404 to the first token say nothing to the other`() async throws {
+    @Test func `a 304 or 404 for the old token is not applied to the new one`() async throws {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, token: .init("a"))
         #expect(await daemon.get(.alice, "bob") == "a from origin")
@@ -223,16 +229,16 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "a from memory, stale")
         let cache = try await daemon.sessions.cache(.alice)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("eve"))), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("eve"))), resolve: answers.record)
         try await daemon.logIn(.alice, token: .init("b"))
         Self.show(Self.varies, on: daemon)
         daemon.fetcher.downloads[1].end(.notModified(ResponseHeaders(Self.varies)))
         daemon.fetcher.downloads[2].end(.missing(ResponseHeaders(Self.varies)))
-        #expect(answers.told == ["b from origin"])
+        #expect(answers.outcomes == ["b from origin"])
         #expect(await daemon.get(.alice, "bob") == "b from memory")
     }
 
-    @Test func `a 404 that is remembered was for the first token`() async throws {
+    @Test func `a remembered 404 for the old token is not applied to the new one`() async throws {
         let daemon = Self.daemon()
         try await daemon.logIn(.alice, token: .init("a"))
         daemon.fetcher.answer = { _ in .missing(ResponseHeaders()) }
@@ -243,10 +249,12 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "b from origin")
     }
 
-    @Test func `a redirect that varies by it holds for the image behind`() async throws {
+    @Test func `Vary: Authorization on a redirect applies to its target`() async throws {
         let daemon = Self.daemon()
         daemon.fetcher.answer = { download in
-            guard case .image(let image) = SampleImage.downloaded(download.token?.text ?? "nobody") else { return nil }
+            guard case .image(let image) = SampleImage.downloaded(download.token?.text ?? "no token") else {
+                return nil
+            }
             let headers = ResponseHeaders(redirects: [ResponseHeaders(["vary": ["Authorization"]])])
             return .image(
                 DownloadedImage(
@@ -258,7 +266,7 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "b from origin")
     }
 
-    @Test func `what varies by other fields, and what was PUT, is for every token`() async throws {
+    @Test func `images that vary by other fields and PUT images are served for every token`() async throws {
         let daemon = Self.daemon()
         Self.show(["vary": ["Accept, Authorization-Info, x-authorization"]], on: daemon)
         try await daemon.logIn(.alice, token: .init("a"))
@@ -271,7 +279,7 @@ import Testing
 }
 
 extension CacheServices {
-    /// The same with settings of a test's own.
+    /// A copy with other settings.
     fileprivate func with(settings: @escaping @Sendable () -> CacheSettings) -> CacheServices {
         CacheServices(
             store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, disk: disk,

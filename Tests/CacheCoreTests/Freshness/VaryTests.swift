@@ -15,7 +15,7 @@ import Testing
         "", ",", "Accept", "accept-encoding, User-Agent", "Authorization", "Foo, Bar, Baz", "**", "*foo", "x*",
         "\"*\"", "foo *",
     ])
-    func `the fields of our own requests are always the same, so whatever else it names matches`(value: String) {
+    func `fields that are the same in all requests of the daemon always match`(value: String) {
         #expect(!Vary(value).matchesNothing)
     }
 
@@ -25,11 +25,11 @@ import Testing
             ("*, authorization", true), ("authorization foo", true), ("\"x, Authorization", true), ("Accept", false),
             ("Proxy-Authorization", false), ("authorization-x", false), ("\"authorization\"", false), ("*", false),
         ])
-    func `it names Authorization in any case, also among what cannot be read`(value: String, isNamed: Bool) {
+    func `Authorization is found in any case and among invalid members`(value: String, isNamed: Bool) {
         #expect(Vary(value).namesAuthorization == isNamed)
     }
 
-    @Test func `an answer without it is for every request`() {
+    @Test func `a response without Vary matches every request`() {
         #expect(!Vary(nil).matchesNothing)
     }
 }

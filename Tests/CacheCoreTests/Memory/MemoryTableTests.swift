@@ -3,7 +3,7 @@ import Testing
 
 @testable import CacheCore
 
-/// What is found by image key and by profile (I3).
+/// The index of memory entries by image key and by profile.
 @Suite struct MemoryTableTests {
     private var table = MemoryTable()
 
@@ -22,10 +22,10 @@ import Testing
         table.removeAll(of: OpaqueID(profile)).map(\.imageKey.size).sorted()
     }
 
-    @Test mutating func `I3: a profile's entries are found in every size, whatever came and went before`() {
+    @Test mutating func `I3: a purge finds a profile's entries in every size after replacements and evictions`() {
         add("bob", 0, 64, 128)
         add("eve", 64)
-        // Replaced, evicted, and put again.
+        // Replaced, evicted, and inserted again.
         add("bob", 64)
         for size in [0, 128, 128] as [UInt16] { _ = table.remove(Self.imageKey("bob", size)) }
         add("bob", 128, 256)
@@ -37,7 +37,7 @@ import Testing
         #expect(table.entries.isEmpty)
     }
 
-    @Test mutating func `I3: a profile that all was evicted of is found when it comes again`() {
+    @Test mutating func `I3: a purge finds a profile that is inserted again after all its entries were evicted`() {
         add("bob", 0, 64)
         #expect(table.remove(Self.imageKey("bob", 64)) != nil && table.remove(Self.imageKey("bob")) != nil)
         #expect(table.remove(Self.imageKey("bob")) == nil)

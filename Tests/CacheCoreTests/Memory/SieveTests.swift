@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 
 @testable import CacheCore
 
 @Suite struct SieveTests {
-    /// A queue of names with the marks beside it.
+    /// A queue of names, with the set of those that were hit.
     private struct Queue {
         var sieve = Sieve<String>()
         var handles: [String: Sieve<String>.Handle] = [:]
@@ -26,19 +27,19 @@ import Testing
         }
     }
 
-    @Test func `without a hit the oldest goes first`() {
+    @Test func `without a hit the oldest is evicted first`() {
         var queue = Queue()
         queue.insert("a", "b", "c")
         #expect((0..<4).map { _ in queue.evict() } == ["a", "b", "c", nil])
         #expect(queue.sieve.count == 0)
     }
 
-    @Test func `one that was used is spared once, where it stands`() {
+    @Test func `an entry that was hit is spared once and keeps its place`() {
         var queue = Queue()
         queue.insert("a", "b", "c")
         queue.marked = ["a"]
         #expect(queue.evict() == "b")
-        // The hand has passed `a`, which is not newer for it: newcomers go in at the other end.
+        // The hand has passed `a`; new entries are inserted at the other end.
         queue.insert("d")
         #expect(queue.evict() == "c")
         #expect(queue.evict() == "d")
@@ -46,8 +47,8 @@ import Testing
     }
 
     @Test
-    func `the example of the paper: the hand stays where it stopped, and newcomers are looked at before the spared`() {
-        // Zhang et al., NSDI 2024, figure 4: A to G from new to old, of which A, B and G were used.
+    func `the paper's example: the hand stays where it stopped and reaches newer entries before spared ones`() {
+        // Zhang et al., NSDI 2024, figure 4: A to G from new to old; A, B and G were hit.
         var queue = Queue()
         queue.insert("G", "F", "E", "D", "C", "B", "A")
         queue.marked = ["A", "B", "G"]
@@ -61,7 +62,7 @@ import Testing
         #expect(queue.evict() == "C")
     }
 
-    @Test func `a scan of what is used once does not push out what is used again and again`() {
+    @Test func `a scan of entries used once does not evict entries used repeatedly`() {
         var queue = Queue()
         let popular = (0..<10).map { "popular \($0)" }
         for name in popular { queue.insert(name) }
@@ -74,14 +75,14 @@ import Testing
         #expect(Set(popular).isSubset(of: queue.handles.keys))
     }
 
-    @Test func `with all marked again and again the oldest goes`() {
+    @Test func `if all entries are always marked, the oldest is evicted`() {
         var queue = Queue()
         queue.insert("a", "b")
         #expect(queue.sieve.evict { _ in true } == "a")
     }
 
     @Test(arguments: [["a"], ["b"], ["c"], ["a", "c"], ["c", "b"], ["a", "b", "c"]])
-    func `what is taken out anywhere leaves the order of the rest`(removed: [String]) {
+    func `removal anywhere keeps the order of the rest`(removed: [String]) {
         var queue = Queue()
         queue.insert("a", "b", "c")
         for name in removed { queue.remove(name) }
@@ -90,7 +91,7 @@ import Testing
         #expect((0..<3).compactMap { _ in queue.evict() } == rest)
     }
 
-    @Test func `the hand moves on when what it points to is taken out`() {
+    @Test func `the hand moves on when its entry is removed`() {
         var queue = Queue()
         queue.insert("a", "b", "c", "d")
         queue.marked = ["a"]
@@ -100,8 +101,8 @@ import Testing
         #expect(queue.evict() == "a")
     }
 
-    @Test func `places are used again, and a random history agrees with a plain one`() {
-        var random = SplitMix(state: 7)
+    @Test func `freed slots are reused, and a random history agrees with a simple model`() {
+        var random = SeededRandom(seed: 7)
         var queue = Queue()
         var model: [String] = []
         for step in 0..<5_000 {
@@ -122,18 +123,5 @@ import Testing
         var rest: [String] = []
         while let victim = queue.evict() { rest.append(victim) }
         #expect(rest.sorted() == model.sorted())
-    }
-}
-
-/// A small repeatable source of numbers (Steele, Lea and Flood, "Fast splittable pseudorandom number generators").
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }

@@ -3,7 +3,7 @@ import Testing
 @testable import CacheCore
 
 @Suite struct EpochsTests {
-    @Test func `an epoch grows with every event of its uid, and tells nothing of another's`() {
+    @Test func `an epoch grows with every event of its uid, independently of other uids`() {
         let epochs = Epochs(base: 3 << 32)
         #expect(epochs.current(of: 1) == 3 << 32)
         let numbers = (0..<5).map { _ in epochs.next(of: 1) }
@@ -12,13 +12,13 @@ import Testing
         #expect(epochs.next(of: 2) == 3 << 32 + 1)
     }
 
-    @Test func `an epoch of a later start is larger, whatever the earlier one counted to`() {
+    @Test func `an epoch after a restart is larger than all earlier ones`() {
         let earlier = Epochs(base: 3 << 32)
         for _ in 0..<1_000 { _ = earlier.next(of: 1) }
         #expect(Epochs(base: 4 << 32).current(of: 1) > earlier.current(of: 1))
     }
 
-    @Test func `RESP integers hold it: below 2^53 at the last start there may be`() {
+    @Test func `epochs stay below 2^53 until the last possible start, so that RESP clients can represent them`() {
         #expect(Epochs(base: 1 << 52).next(of: 1) < 1 << 53)
     }
 }

@@ -2,9 +2,9 @@ import CacheCore
 import NIOCore
 import Testing
 
-/// Ids are compared byte by byte, however they are held.
+/// Ids are compared by their bytes, whatever their representation.
 @Suite struct IdentifierTests {
-    /// About the length from which an id is held elsewhere, with bytes that look like a length or like nothing.
+    /// Lengths around the limit of inline storage, with bytes that could be mistaken for a length or padding.
     private static let all: [[UInt8]] = [0, 1, 2, 7, 8, 29, 30, 31, 32, 33, 511, 512].flatMap { count in
         [0, 1, 31, 0x41, 0xFF].map { [UInt8](repeating: $0, count: count) } + [ascending(count)]
     }
@@ -13,7 +13,7 @@ import Testing
 
     private func id(_ bytes: [UInt8]) -> OpaqueID { OpaqueID(ByteBuffer(bytes: bytes)) }
 
-    @Test func `F23: an id has the bytes it was made of`() {
+    @Test func `F23: an id has the bytes that it was created from`() {
         for bytes in Self.all {
             for id in [id(bytes), id(bytes).detached()] {
                 #expect(id.withBytes { Array($0) } == bytes && id.count == bytes.count)
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test func `F23: ids are equal when all of their bytes are, and no others`() {
+    @Test func `F23: ids are equal if and only if all their bytes are`() {
         for left in Self.all {
             for right in Self.all {
                 #expect((id(left) == id(right)) == (left == right))
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func `I1, F23: ids that differ in one byte, wherever it stands, are two`() {
+    @Test func `I1, F23: ids that differ in one byte at any position are different`() {
         for count in 1...33 {
             let bytes = Self.ascending(count)
             for place in 0..<count {
@@ -41,9 +41,9 @@ import Testing
         }
     }
 
-    @Test func `an id is found whichever way it was made`() {
+    @Test func `an id is found in a dictionary however it was created`() {
         for bytes in Self.all {
-            // In the middle of others, as in a request.
+            // From within a larger buffer, as in a request.
             var request = ByteBuffer(bytes: [1, 2, 3] + bytes + [4, 5])
             request.moveReaderIndex(forwardBy: 3)
             var made = [OpaqueID(request.readSlice(length: bytes.count) ?? ByteBuffer())]

@@ -5,13 +5,13 @@ import Testing
 
 @Suite struct ImageSnifferTests {
     @Test(arguments: Sample.all)
-    func `an image is told by its bytes`(sample: Sample) throws {
+    func `the format is detected from the bytes`(sample: Sample) throws {
         let shape = try ImageSniffer.sniff(sample.bytes, maximumDimension: 17)
         #expect(shape == ImageShape(kind: sample.kind, width: 17, height: 11))
     }
 
     @Test(arguments: Sample.all)
-    func `the image may lie anywhere in its buffer`(sample: Sample) throws {
+    func `the image may start at any offset of its buffer`(sample: Sample) throws {
         var buffer = ByteBuffer(string: "$99\r\n")
         buffer.writeImmutableBuffer(sample.bytes)
         buffer.moveReaderIndex(forwardBy: 5)
@@ -19,30 +19,30 @@ import Testing
     }
 
     @Test(arguments: Sample.all)
-    func `F38: a dimension over the limit is refused`(sample: Sample) {
+    func `F38: a dimension over the limit is rejected`(sample: Sample) {
         #expect(throws: ImageRefusal("the image declares 17 x 11 pixels: at most 16 each way are kept")) {
             try ImageSniffer.sniff(sample.bytes, maximumDimension: 16)
         }
     }
 
     @Test(arguments: Sample.all)
-    func `F38: an image that ends within its header is refused, wherever it ends`(sample: Sample) throws {
-        var wholeAt: Int?
+    func `F38: an image that is truncated anywhere in its header is rejected`(sample: Sample) throws {
+        var completeAt: Int?
         for length in 0...sample.bytes.readableBytes {
             let cut = try #require(sample.bytes.getSlice(at: 0, length: length))
             do {
                 let shape = try ImageSniffer.sniff(cut, maximumDimension: 8192)
-                #expect(shape.width == 17 && shape.height == 11, "\(length) bytes gave another shape")
-                wholeAt = wholeAt ?? length
+                #expect(shape.width == 17 && shape.height == 11, "wrong shape from \(length) bytes")
+                completeAt = completeAt ?? length
             } catch {
-                #expect(wholeAt == nil, "\(length) bytes were refused though fewer were enough")
+                #expect(completeAt == nil, "\(length) bytes rejected although fewer sufficed")
             }
         }
-        #expect(wholeAt == sample.headerLength)
+        #expect(completeAt == sample.headerLength)
     }
 
     @Test(arguments: Sample.all)
-    func `F38: no single changed byte makes it trap or exceed the limit`(sample: Sample) {
+    func `F38: no single changed byte causes a trap or exceeds the limit`(sample: Sample) {
         for index in 0..<sample.bytes.readableBytes {
             for value: UInt8 in [0, 1, 0x7F, 0x80, 0xFE, 0xFF] {
                 var changed = sample.bytes
@@ -63,38 +63,38 @@ import Testing
         ("GIF90a...............", "no image of a known kind"),
         ("RIFF....AVI LIST....", "no image of a known kind"),
     ])
-    func `F38: what is no image is refused and said to be none`(text: String, sentence: String) {
+    func `F38: bytes of other formats are rejected with a reason`(text: String, expected: String) {
         #expect {
             try ImageSniffer.sniff(ByteBuffer(string: text), maximumDimension: 8192)
         } throws: { error in
-            (error as? ImageRefusal)?.reason.contains(sentence) == true
+            (error as? ImageRefusal)?.reason.contains(expected) == true
         }
     }
 
     @Test(arguments: [
-        // A PNG 65,536 x 65,536 and one 2^32 - 1 wide; a PNG, a GIF, a JPEG and a WebP of no width.
+        // PNGs of 65,536 x 65,536 and with a width of 2^32 - 1; a PNG, GIF, JPEG and WebP with a width of 0.
         ("89504e470d0a1a0a 0000000d49484452 00010000 00010000 0802000000 00000000", "65536 x 65536"),
         ("89504e470d0a1a0a 0000000d49484452 ffffffff 00000001 0802000000 00000000", "4294967295 x 1"),
         ("89504e470d0a1a0a 0000000d49484452 00000000 00000001 0802000000 00000000", "at least 1"),
         ("474946383961 0000 0100 00 00 00", "at least 1"),
         ("ffd8 ffc0 000b 08 0000 0010 01 011100", "at least 1"),
         ("52494646 16000000 57454250 56503820 0a000000 000000 9d012a 0000 1000", "at least 1"),
-        // A PNG that begins with another chunk, or with an IHDR of another length.
+        // PNGs whose first chunk is not IHDR, or whose IHDR has another length.
         ("89504e470d0a1a0a 0000000d49444154 00000001 00000001 0802000000 00000000", "does not begin with its IHDR"),
         ("89504e470d0a1a0a 0000000e49484452 00000001 00000001 0802000000 00000000", "does not begin with its IHDR"),
-        // JPEGs: a scan first, the end first, a segment of no length, no marker, a frame header that is too short.
+        // JPEGs: scan first, end first, segment of length 0, no marker, frame header too short.
         ("ffd8 ffda 000c 0301000210", "before its scan"),
         ("ffd8 ffd9", "before its scan"),
         ("ffd8 ffe0 0000 ffc0 000b 08 0010 0010 01 011100", "shorter than its own length"),
         ("ffd8 ffe0 0002 00c0 000b 08 0010 0010 01 011100", "where one was due"),
         ("ffd8 ffc0 0007 08 0010 0010 01 011100", "too short"),
-        // WebP: a frame that is no key frame, no start code, no lossless signature, a later version, another chunk.
+        // WebPs: not a key frame, no start code, no lossless signature, later version, unknown chunk.
         ("52494646 16000000 57454250 56503820 0a000000 010000 9d012a 1000 1000", "key frame"),
         ("52494646 16000000 57454250 56503820 0a000000 000000 9d012b 1000 1000", "key frame"),
         ("52494646 16000000 57454250 5650384c 0a000000 2e0000000000", "signature"),
         ("52494646 16000000 57454250 5650384c 0a000000 2f000000e000", "signature"),
         ("52494646 16000000 57454250 414c5048 0a000000 2f0000000000", "none of VP8, VP8L and VP8X"),
-        // HEIC; MP4; boxes of lengths 1, 7, 2^32 - 1 and 2^64 - 1; a ftyp without a brand; none but ftyp.
+        // HEIC; MP4; boxes of lengths 1, 7, 2^32 - 1 and 2^64 - 1; a ftyp without a brand; a ftyp alone.
         ("00000018 66747970 68656963 00000000 6d696631 68656963", "HEIC"),
         ("00000018 66747970 69736f6d 00000000 69736f6d 6d703431", "HEIC and video"),
         ("00000007 66747970 61766966 00000000", "shorter than its header"),
@@ -105,12 +105,12 @@ import Testing
         ("00000010 66747970 61766966 00000000", "does not tell its dimensions"),
         ("00000010 66747970 61766966 00000000 00000010 6d646174 ffffffffffffffff", "does not tell its dimensions"),
     ])
-    func `F38: a header that makes no sense is refused with a reason`(hex: String, sentence: String) {
+    func `F38: an invalid header is rejected with a reason`(hex: String, expected: String) {
         #expect {
             try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 8192)
         } throws: { error in
             guard let reason = (error as? ImageRefusal)?.reason else { return false }
-            return reason.contains(sentence)
+            return reason.contains(expected)
         }
     }
 
@@ -123,18 +123,17 @@ import Testing
             ("AVIF: empty boxes", "00000010 66747970 61766966 00000000", [0, 0, 0, 8, 0x66, 0x72, 0x65, 0x65]),
             ("AVIF: brands", "00000000 66747970 69736f6d 00000000", [0x6D, 0x70, 0x34, 0x31]),
         ] as [(String, String, [UInt8])])
-    func `F38: a walk through 100,000 steps that lead nowhere is given up`(name: String, start: String, step: [UInt8]) {
+    func `F38: parsing stops after a bounded number of steps`(name: String, start: String, step: [UInt8]) {
         var bytes = ByteBuffer(hex: start)
         bytes.writeBytes(repeatElement(step, count: 100_000).joined())
         #expect(throws: ImageRefusal.self) { try ImageSniffer.sniff(bytes, maximumDimension: 8192) }
     }
 
     @Test(arguments: ["avif", "avis", "avio", "MA1A", "MA1B", "miaf", "msf1"])
-    func `an AVIF is known by any of its brands`(brand: String) throws {
+    func `an AVIF is detected by any of its brands`(brand: String) throws {
         var bytes = Sample.avif
         bytes.setString(brand, at: bytes.readerIndex + 8)
         #expect(try ImageSniffer.sniff(bytes, maximumDimension: 8192).kind == .avif)
-        // Its other brands name none of AVIF.
         let length = try #require(bytes.getInteger(at: bytes.readerIndex, as: UInt32.self))
         for place in stride(from: 16, to: Int(length), by: 4) { bytes.setString("mif1", at: bytes.readerIndex + place) }
         let isKnown = (try? ImageSniffer.sniff(bytes, maximumDimension: 8192)) != nil
@@ -142,17 +141,17 @@ import Testing
     }
 
     @Test(arguments: [
-        // A screen of 0 x 0; one far larger than its frame; one over the limit, behind a color table and a comment.
+        // A screen of 0 x 0; one far larger than its frame; one over the limit, after a color table and a comment.
         ("474946383961 0000 0000 00 00 00 2c 0000 0000 0500 0400 00", 5, 4),
         ("474946383961 8002 e001 00 00 00 2c 0100 0200 0500 0400 00", 6, 6),
         ("474946383961 ffff ffff 80 00 00 000000 ffffff 21fe 02 6869 00 2c 0000 0000 0500 0400 00", 5, 4),
-        // The screen counts where the first frame covers a part of it, where there is no frame, and where that is empty.
+        // The screen size applies if the first frame covers a part of it, is absent, or is empty.
         ("474946383961 2000 1000 00 00 00 2c 0100 0200 0500 0400 00", 32, 16),
         ("474946383961 2000 1000 00 00 00 3b 00000000000000000000", 32, 16),
         ("474946383961 2000 1000 00 00 00 2c 0000 0000 0000 0000 00", 32, 16),
         ("474946383961 2000 1000 00 00 00 21fe 05 6869", 32, 16),
     ])
-    func `a GIF whose screen says nothing of its picture is measured by its first frame`(
+    func `the size of a GIF with an implausible screen is that of its first frame`(
         hex: String, width: UInt32, height: UInt32
     ) throws {
         let shape = try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 4096)
@@ -164,28 +163,29 @@ import Testing
         ("474946383961 0000 0000 00 00 00 2c 0000 0000 0000 0400 00", "at least 1"),
         ("474946383961 0000 0000 00 00 00 3b", "at least 1"),
     ])
-    func `F38: a GIF whose first frame is too large or empty is refused`(hex: String, sentence: String) {
+    func `F38: a GIF whose first frame is too large or empty is rejected`(hex: String, expected: String) {
         #expect {
             try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 4096)
         } throws: { error in
-            (error as? ImageRefusal)?.reason.contains(sentence) == true
+            (error as? ImageRefusal)?.reason.contains(expected) == true
         }
     }
 
     @Test(arguments: [
-        // Zeros; text; a stuffed byte; a restart marker: each behind a segment that is longer than it says.
+        // Zeros; text; a stuffed byte; a restart marker: each after a segment that is longer than its length field
+        // says.
         "ffd8 ffe0 0002 000000 ffc0 000b 08 0004 0005 01 011100",
         "ffd8 ffe0 0002 616263 ffc0 000b 08 0004 0005 01 011100",
         "ffd8 ffe0 0002 ff00 41 ffc0 000b 08 0004 0005 01 011100",
         "ffd8 ffe0 0002 ffd0 ffc0 000b 08 0004 0005 01 011100",
     ])
-    func `a JPEG with stray bytes before a marker is accepted, as decoders do`(hex: String) throws {
+    func `a JPEG with stray bytes before a marker is accepted, as by decoders`(hex: String) throws {
         let shape = try ImageSniffer.sniff(ByteBuffer(hex: hex), maximumDimension: 4096)
         #expect(shape == ImageShape(kind: .jpeg, width: 5, height: 4))
     }
 
-    @Test func `the largest extent in an AVIF is its size, and every extent is held to the limit`() throws {
-        // The second box: meta, iprp, ipco, and in it two ispe of 16 x 4096 and 4096 x 16, as of tiles.
+    @Test func `the size of an AVIF is its largest extent, and every extent is checked against the limit`() throws {
+        // The second box is meta/iprp/ipco with two ispe boxes, 16 x 4096 and 4096 x 16, as in a tiled image.
         let bytes = ByteBuffer(
             hex: """
                 00000014 66747970 6d696631 00000000 61766966 \
@@ -198,11 +198,11 @@ import Testing
     }
 }
 
-/// A picture of 17 x 11 red pixels as a common encoder wrote it.
+/// An image of 17 x 11 red pixels from a common encoder.
 struct Sample: Sendable, CustomTestStringConvertible {
     let name: String
     let kind: ImageKind
-    /// Bytes after which kind and size are known.
+    /// The number of bytes after which format and size are known.
     let headerLength: Int
     let bytes: ByteBuffer
 
@@ -284,7 +284,7 @@ struct Sample: Sendable, CustomTestStringConvertible {
 }
 
 extension ByteBuffer {
-    /// From hexadecimal digits; blanks between them mean nothing.
+    /// From hexadecimal digits; spaces are ignored.
     fileprivate init(hex: String) {
         self.init()
         let digits = hex.utf8.compactMap { Character(UnicodeScalar($0)).hexDigitValue }

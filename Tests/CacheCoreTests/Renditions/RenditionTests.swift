@@ -1,4 +1,5 @@
 import CacheFakes
+import ImageOptions
 import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
@@ -6,7 +7,7 @@ import Testing
 
 @testable import CacheCore
 
-/// Pictures in sizes that the origin does not have, over fakes whose work runs at once.
+/// Renditions in sizes that the origin lacks, with fakes that run work inline.
 @Suite struct RenditionTests {
     private static let bob = OpaqueID("bob")
     private static let unsized = ImageKey(profile: bob)
@@ -27,212 +28,206 @@ import Testing
             store: store, memory: memory, renderer: renderer, settings: CacheSettings(origins: ["default": origin]))
     }
 
-    private func cache(_ world: FakeWorld? = nil) throws -> UserCache {
-        let world = world ?? self.world
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        return UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(origin: nil),
-            services: world.services)
-    }
-
-    @Test func `sizes that are asked for together share one download, and each is made once`() throws {
-        let cache = try cache()
+    @Test func `concurrent requests for several sizes share one download and one rendering per size`() throws {
+        let cache = try world.cache()
         let answers = Answers()
         let sizes: [UInt16] = [64, 128, 64, 0]
         for size in sizes {
-            cache.get(ImageQuery(imageKey: ImageKey(profile: Self.bob, size: size)), resolve: answers.take)
+            cache.get(ImageQuery(imageKey: ImageKey(profile: Self.bob, size: size)), resolve: answers.record)
         }
         #expect(world.fetcher.downloads.map(\.url) == ["https://origin.test/bob"])
         world.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         #expect(
-            answers.told.sorted() == [
+            answers.outcomes.sorted() == [
                 "one from origin", "one@128 from origin", "one@64 from origin", "one@64 from origin",
             ])
-        #expect(renderer.requests.map(\.wish.side).sorted() == [64, 128])
+        #expect(renderer.requests.map(\.options.size.pixels).sorted() == [64, 128])
         #expect(world.store.held(by: .alice).sorted() == ["one", "one@128", "one@64"])
         let held = cache.hit(Self.small)
         #expect(held?.image.record.rendered == SampleImage.digest(of: SampleImage.png("one")))
         #expect(held?.image.record.provenance == .url("https://origin.test/bob"))
     }
 
-    @Test func `I6: however many ask while a picture is made, it is made once`() throws {
+    @Test func `I6: concurrent requests for a size share one rendering`() throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         let answers = Answers()
-        for _ in 0..<5 { cache.get(ImageQuery(imageKey: Self.small), resolve: answers.take) }
+        for _ in 0..<5 { cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record) }
         #expect(renderer.requests.count == 1)
-        renderer.requests[0].begin()
-        #expect(answers.told == Array(repeating: "one@64 from memory", count: 5))
+        renderer.requests[0].render()
+        #expect(answers.outcomes == Array(repeating: "one@64 from memory", count: 5))
     }
 
-    @Test func `a style is a imageKey of its own, and asks for what it says`() async throws {
-        let cache = try cache()
+    @Test func `FIT and FORMAT have image keys of their own and reach the renderer`() async throws {
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
-        let style = RenditionStyle(fit: .contain, format: .png)
-        let styled = ImageKey(profile: Self.bob, size: 64, style: style)
+        let styled = ImageKey(profile: Self.bob, size: 64, fit: .contain, format: .png)
         #expect(await cache.outcome(ImageQuery(imageKey: styled)) == "one@64 from memory")
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one@64 from memory")
-        #expect(renderer.requests.map(\.wish.style) == [style, .plain])
-        #expect((styled.size, styled.style) == (64, style))
+        #expect(renderer.requests.map(\.options.size) == [ImageSize(64, fit: .contain, format: .png), 64])
+        #expect((styled.size, styled.fit, styled.format) == (64, .contain, .png))
     }
 
     // MARK: The source changes
 
-    @Test func `I7: a PUT while a picture is made wins, and what was made of the older one is not kept`() throws {
+    @Test func `I7: a PUT during a rendering wins, and the rendition of the older image is discarded`() throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("old"), timeToLive: nil)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record)
         try cache.put(Self.unsized, SampleImage.png("new"), timeToLive: nil)
         #expect(renderer.requests.map(\.source) == ["old", "new"])
         renderer.requests[0].finish()
-        #expect(answers.told == [])
+        #expect(answers.outcomes == [])
         #expect(cache.hit(Self.small) == nil)
         renderer.requests[1].finish()
-        #expect(answers.told == ["new@64 from put"])
+        #expect(answers.outcomes == ["new@64 from put"])
         #expect(world.store.held(by: .alice).sorted() == ["new", "new@64"])
     }
 
-    @Test func `I7: what was made of an older picture is not served, from memory or from disk`() async throws {
+    @Test func `I7: a rendition of an older image is not served from memory or disk`() async throws {
         for memory in [1 << 20, 0] {
             let world = Self.world(renderer, memory: memory)
-            let cache = try cache(world)
+            world.store.isInPageCache = true
+            let cache = try world.cache()
             try cache.put(Self.unsized, SampleImage.png("old"), timeToLive: nil)
             _ = await cache.outcome(ImageQuery(imageKey: Self.small))
             try cache.put(Self.unsized, SampleImage.png("new"), timeToLive: nil)
             #expect(cache.hit(Self.small) == nil)
-            #expect(cache.lookAtDisk(ImageQuery(imageKey: Self.small)).image == nil)
+            #expect(cache.lookUpOnDisk(ImageQuery(imageKey: Self.small)).image == nil)
             let outcome = await cache.outcome(ImageQuery(imageKey: Self.small))
             #expect(outcome.hasPrefix("new@64"), "with \(memory) bytes of memory")
         }
     }
 
-    @Test func `two URLs of one profile are each downloaded once, and only what the imageKey holds is kept`() throws {
+    @Test func `two URLs of one profile are each downloaded once, and only renditions of the stored image are kept`()
+        throws
+    {
         renderer.isHeld = true
         world.settings.origins["default"]?.allow = ["https://one.test/", "https://two.test/"]
-        let cache = try cache()
+        let cache = try world.cache()
         let answers = Answers()
         for host in ["one", "two"] {
             let target = try cache.target(of: Self.small, url: "https://\(host).test/")
-            cache.get(ImageQuery(imageKey: Self.small, named: target), resolve: answers.take)
+            cache.get(ImageQuery(imageKey: Self.small, named: target), resolve: answers.record)
         }
         world.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         world.fetcher.downloads[1].end(SampleImage.downloaded("two"))
         #expect(renderer.requests.map(\.source) == ["one", "two"])
-        for request in renderer.requests.reversed() { request.begin() }
-        #expect(answers.told == ["two@64 from origin", "one@64 from origin"])
+        for request in renderer.requests.reversed() { request.render() }
+        #expect(answers.outcomes == ["two@64 from origin", "one@64 from origin"])
         #expect(world.fetcher.downloads.count == 2)
         #expect(world.store.held(by: .alice).sorted() == ["two", "two@64"])
         #expect(cache.hit(Self.small)?.image.record.provenance == .url("https://two.test/"))
     }
 
-    @Test func `what is found on disk is served while its source is the same`() async throws {
+    @Test func `a rendition on disk is served while its source is the same`() async throws {
         let world = Self.world(renderer, memory: 0)
-        let cache = try cache(world)
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one@64 from disk")
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one@64 from disk")
         #expect(renderer.requests.count == 1)
     }
 
-    @Test func `a source that is confirmed keeps what was made of it, with a new life`() async throws {
-        let cache = try cache()
+    @Test func `a 304 for the source keeps its rendition and renews its freshness`() async throws {
+        let cache = try world.cache()
         let query = ImageQuery(imageKey: Self.small)
         let answers = Answers()
-        cache.get(query, resolve: answers.take)
+        cache.get(query, resolve: answers.record)
         world.fetcher.downloads[0].end(SampleImage.downloaded("one", headers: ["etag": ["\"1\""]]))
         world.time.now += 3_600 + 3_600 + 1
-        cache.get(query, resolve: answers.take)
+        cache.get(query, resolve: answers.record)
         try #require(world.fetcher.downloads.count == 2)
         world.fetcher.downloads[1].end(.notModified(ResponseHeaders(["etag": ["\"1\""]])))
-        #expect(answers.told == ["one@64 from origin", "one@64 from disk"])
+        #expect(answers.outcomes == ["one@64 from origin", "one@64 from disk"])
         #expect(renderer.requests.count == 1)
         #expect(cache.hit(Self.small) != nil)
     }
 
-    @Test func `a source that is gone takes what was made of it along`() async throws {
-        let cache = try cache()
+    @Test func `a rendition is removed with its source`() async throws {
+        let cache = try world.cache()
         let query = ImageQuery(imageKey: Self.small)
         cache.get(query) { _ in }
         world.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         world.time.now += 3_600 + 3_600 + 1
         let answers = Answers()
-        cache.get(query, resolve: answers.take)
+        cache.get(query, resolve: answers.record)
         world.fetcher.downloads[1].end(.missing(ResponseHeaders()))
-        #expect(answers.told == ["null"])
+        #expect(answers.outcomes == ["null"])
         #expect(cache.hit(Self.small) == nil)
         #expect(await cache.outcome(query) == "null")
-        // That nobody has one is remembered for the size as well: nobody is asked again.
+        // The negative entry also holds for the size: no second download.
         #expect(world.fetcher.downloads.count == 2)
     }
 
     @Test(arguments: [0, 1 << 20])
-    func `I7: what was made of what was made of an older picture is not served either`(memory: Int) async throws {
-        // An origin with sizes: a style is made of the size, and that of what was put without one.
+    func `I7: a rendition of a rendition of an older image is not served`(memory: Int) async throws {
+        // An origin with sizes: FIT is rendered from the size, which is rendered from the PUT image.
         let world = FakeWorld(memory: memory, renderer: renderer)
         world.store.isInPageCache = true
-        let cache = try cache(world)
-        let styled = ImageKey(profile: Self.bob, size: 64, style: RenditionStyle(fit: .contain))
+        let cache = try world.cache()
+        let styled = ImageKey(profile: Self.bob, size: 64, fit: .contain)
         try cache.put(Self.unsized, SampleImage.png("old"), timeToLive: nil)
         for imageKey in [Self.small, styled] { _ = await cache.outcome(ImageQuery(imageKey: imageKey)) }
         try cache.put(Self.unsized, SampleImage.png("new"), timeToLive: nil)
         for imageKey in [styled, Self.small, styled] {
-            #expect(cache.lookAtDisk(ImageQuery(imageKey: imageKey)).image == nil || imageKey == Self.small)
+            #expect(cache.lookUpOnDisk(ImageQuery(imageKey: imageKey)).image == nil || imageKey == Self.small)
             #expect(await cache.outcome(ImageQuery(imageKey: imageKey)).hasPrefix("new"))
         }
     }
 
-    @Test func `I7: other tokens while a picture is made: who asked with the old ones does not keep others from it`()
+    @Test func `I7: with new tokens during a rendering, waiters with the old ones do not block others`()
         async throws
     {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         cache.get(ImageQuery(imageKey: Self.small)) { _ in }
         world.fetcher.downloads[0].end(SampleImage.downloaded("one", headers: ["vary": ["Authorization"]]))
         #expect(renderer.requests.count == 1)
         var tokens = LoginTokens.of("a")
         tokens.logIn(access: Secret("b".utf8), refresh: nil)
         cache.update(.init(origin: nil, tokens: tokens))
-        // Nothing that suits is held: that is the answer, and not asked again and again.
+        // Nothing is stored for the new tokens, and the request must not loop.
         let cached = ImageQuery(imageKey: ImageKey(profile: Self.bob, size: 65), download: .never)
         #expect(await cache.outcome(cached) == "null")
     }
 
-    @Test func `CACHED of a size is null where the picture may not be kept, though another size is being made`()
+    @Test func `CACHED returns null if the source must not be stored, even while another size is rendered`()
         async throws
     {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         cache.get(ImageQuery(imageKey: Self.small)) { _ in }
         world.fetcher.downloads[0].end(SampleImage.downloaded("one", headers: ["cache-control": ["no-store"]]))
         let cached = ImageQuery(imageKey: ImageKey(profile: Self.bob, size: 65), download: .never)
         #expect(await cache.outcome(cached) == "null")
     }
 
-    // MARK: Endings
+    // MARK: Purge and logout
 
-    @Test func `I3: a purge while a picture is made ends it, and what is made late is not kept`() throws {
+    @Test func `I3: a purge during a rendering cancels it, and a late result is discarded`() throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record)
         _ = try cache.purge([Self.bob])
-        #expect(answers.told == ["cancelled"])
+        #expect(answers.outcomes == ["cancelled"])
         renderer.requests[0].finish()
         #expect(cache.hit(Self.small) == nil)
         #expect(world.store.held(by: .alice) == [])
         #expect(renderer.forgotten == [Owner.alice.uid])
     }
 
-    @Test func `I3: a purge takes what was made along, in every size and style`() async throws {
-        let cache = try cache()
+    @Test func `I3: a purge removes renditions in every size and format`() async throws {
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
-        for fit in RenditionStyle.Fit.allCases {
-            for format in [RenditionStyle.Format.source, .png] {
-                let imageKey = ImageKey(profile: Self.bob, size: 64, style: RenditionStyle(fit: fit, format: format))
+        for fit in ImageFit.allCases {
+            for format in [ImageFormat.source, .png] {
+                let imageKey = ImageKey(profile: Self.bob, size: 64, fit: fit, format: format)
                 _ = await cache.outcome(ImageQuery(imageKey: imageKey))
             }
         }
@@ -242,25 +237,24 @@ import Testing
         #expect(cache.hit(Self.small) == nil)
     }
 
-    @Test func `I3: a log-out while a picture is made ends it, and what is made late goes nowhere`() throws {
+    @Test func `I3: a logout during a rendering cancels it, and a late result is discarded`() throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record)
         _ = cache.close()
         renderer.requests[0].finish()
-        #expect(answers.told == ["cancelled"])
+        #expect(answers.outcomes == ["cancelled"])
         #expect(world.store.held(by: .alice) == ["one"])
         #expect(renderer.forgotten == [Owner.alice.uid])
     }
 
-    // MARK: What cannot be made
+    // MARK: Failures
 
-    @Test func `F82: where none can be made the source is served, and it is not tried again for a while`() async throws
-    {
-        renderer.failure = .badPicture
-        let cache = try cache()
+    @Test func `F82: if rendering fails, the source is served and rendering pauses`() async throws {
+        renderer.failure = .unreadableImage
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         for _ in 0..<3 { #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one from memory") }
         #expect(renderer.requests.count == 1)
@@ -269,73 +263,96 @@ import Testing
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one@64 from memory")
     }
 
-    @Test func `without a renderer one picture is downloaded for all sizes`() async throws {
+    @Test func `without a renderer one image is downloaded for all sizes`() async throws {
         let world = Self.world(nil)
-        let cache = try cache(world)
+        let cache = try world.cache()
         world.fetcher.answer = { _ in SampleImage.downloaded("one") }
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one from origin")
         #expect(await cache.outcome(ImageQuery(imageKey: ImageKey(profile: Self.bob, size: 128))) == "one from memory")
         #expect(world.fetcher.downloads.count == 1)
     }
 
-    @Test func `a picture of too many pixels is not even handed to a renderer`() async throws {
+    @Test(arguments: [true, false])
+    func `without a renderer an image that was PUT without SIZE is returned for every size`(hasOrigin: Bool)
+        async throws
+    {
+        let world = FakeWorld()
+        if !hasOrigin { world.settings.origins = [:] }
+        let cache = try world.cache()
+        try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
+        for imageKey in [Self.small, ImageKey(profile: Self.bob, size: 64, fit: .contain)] {
+            #expect(await cache.outcome(ImageQuery(imageKey: imageKey)) == "one from memory")
+        }
+        #expect(world.fetcher.downloads.isEmpty)
+        _ = try cache.purge([Self.bob])
+        #expect(cache.hit(Self.small) == nil)
+    }
+
+    @Test func `an image of another size is not returned`() async throws {
+        world.settings.origins = [:]
+        let cache = try world.cache()
+        try cache.put(ImageKey(profile: Self.bob, size: 128), SampleImage.png("large"), timeToLive: nil)
+        #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "null")
+    }
+
+    @Test func `an image with too many pixels is not sent to the renderer`() async throws {
         world.settings.renditionPixels = 255
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one", width: 16, height: 16), timeToLive: nil)
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one from memory")
         #expect(renderer.requests.isEmpty)
     }
 
-    @Test func `F82: what a renderer returns is held to what was asked for`() async throws {
+    @Test func `F82: a rendition that does not match the request is rejected`() async throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         let tiny = ImageKey(profile: Self.bob, size: 4)
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: tiny), resolve: answers.take)
-        // Eight pixels for four.
+        cache.get(ImageQuery(imageKey: tiny), resolve: answers.record)
+        // Eight pixels instead of four.
         renderer.requests[0].finish()
-        #expect(answers.told == ["one from memory"])
+        #expect(answers.outcomes == ["one from memory"])
         #expect(world.store.held(by: .alice) == ["one"])
     }
 
-    @Test func `who has waited long enough gets the source`() throws {
+    @Test func `a request that times out gets the source`() throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         let answers = Answers()
-        let waiter = cache.get(ImageQuery(imageKey: Self.small), resolve: answers.take)
+        let waiter = cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record)
         cache.expire(waiter)
-        #expect(answers.told == ["one from memory"])
-        // Nobody waits for it any more, so it is not even begun.
-        renderer.requests[0].begin()
+        #expect(answers.outcomes == ["one from memory"])
+        // Without waiters the rendering does not start.
+        renderer.requests[0].render()
         #expect(cache.hit(Self.small) == nil)
     }
 
-    @Test func `what is begun is kept, though nobody waits for it any more`() throws {
+    @Test func `a rendering that has begun is kept even without waiters`() throws {
         renderer.isHeld = true
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         let waiter = cache.get(ImageQuery(imageKey: Self.small)) { _ in }
-        #expect(renderer.requests[0].take())
+        #expect(renderer.requests[0].begin())
         cache.leave(waiter)
         renderer.requests[0].finish()
         #expect(cache.hit(Self.small) != nil)
     }
 
-    @Test func `a download that only sizes wait for ends some time after the last has left`() throws {
-        let cache = try cache()
+    @Test func `a download for renditions is cancelled some time after its last waiter has left`() throws {
+        let cache = try world.cache()
         let waiter = cache.get(ImageQuery(imageKey: Self.small)) { _ in }
         cache.leave(waiter)
         #expect(world.fetcher.downloads.count == 1)
         world.time.advance(milliseconds: 5_000)
-        #expect(world.log.take().last == "cancel https://origin.test/bob")
+        #expect(world.log.removeAll().last == "cancel https://origin.test/bob")
     }
 
-    // MARK: What is asked for otherwise
+    // MARK: Options
 
-    @Test func `CACHED makes a picture of what is held, and STAT none`() async throws {
-        let cache = try cache()
+    @Test func `CACHED renders the stored image, and STAT does not`() async throws {
+        let cache = try world.cache()
         let cached = ImageQuery(imageKey: Self.small, download: .never)
         #expect(await cache.outcome(cached) == "null")
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
@@ -347,16 +364,16 @@ import Testing
         #expect(world.fetcher.downloads.isEmpty)
     }
 
-    @Test func `NOWAIT has the source downloaded behind it`() async throws {
-        let cache = try cache()
-        let query = ImageQuery(imageKey: Self.small, download: .behind)
+    @Test func `NOWAIT downloads the source in the background`() async throws {
+        let cache = try world.cache()
+        let query = ImageQuery(imageKey: Self.small, download: .inBackground)
         #expect(await cache.outcome(query) == "null")
         world.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         #expect(await cache.outcome(query) == "one@64 from memory")
     }
 
-    @Test func `a picture that may not be kept is made anew for each, and not kept in any size`() async throws {
-        let cache = try cache()
+    @Test func `an image that must not be stored is rendered for each request and stored in no size`() async throws {
+        let cache = try world.cache()
         world.fetcher.answer = { _ in SampleImage.downloaded("one", headers: ["cache-control": ["no-store"]]) }
         for _ in 0..<2 { #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "one@64 from origin, stale") }
         #expect(world.fetcher.downloads.count == 2)
@@ -364,8 +381,8 @@ import Testing
         #expect(cache.hit(Self.small) == nil)
     }
 
-    @Test func `what was PUT in a size goes before what would be made`() async throws {
-        let cache = try cache(Self.world(renderer, memory: 0))
+    @Test func `an image that was PUT with SIZE takes precedence over a rendition`() async throws {
+        let cache = try Self.world(renderer, memory: 0).cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         try cache.put(Self.small, SampleImage.png("small"), timeToLive: nil)
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "small from disk")
@@ -373,9 +390,11 @@ import Testing
     }
 
     @Test(arguments: [0, 1 << 20])
-    func `what was PUT without a size is the source of sizes that an origin has as well`(memory: Int) async throws {
+    func `an image that was PUT without SIZE is the source of every size, also if the origin has sizes`(memory: Int)
+        async throws
+    {
         let world = FakeWorld(memory: memory, renderer: renderer)
-        let cache = try cache(world)
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)).hasPrefix("one@64"))
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)).hasPrefix("one@64"))
@@ -383,26 +402,27 @@ import Testing
         #expect(world.fetcher.downloads.isEmpty)
     }
 
-    @Test func `an origin that has sizes is asked for each, unless a style is named or it says otherwise`() async throws
+    @Test func `an origin with sizes is requested for each, except with FIT, FORMAT or renditions = always`()
+        async throws
     {
         let world = FakeWorld(renderer: renderer)
-        let cache = try cache(world)
+        let cache = try world.cache()
         world.fetcher.answer = { SampleImage.downloaded($0.target.url.hasSuffix("/64") ? "small" : "other") }
         #expect(await cache.outcome(ImageQuery(imageKey: Self.small)) == "small from origin")
         #expect(renderer.requests.isEmpty)
-        let png = ImageKey(profile: Self.bob, size: 64, style: RenditionStyle(format: .png))
+        let png = ImageKey(profile: Self.bob, size: 64, format: .png)
         #expect(await cache.outcome(ImageQuery(imageKey: png)) == "small@64 from memory")
         world.settings.origins["default"]?.renditions = .always
         let always = ImageKey(profile: Self.bob, size: 32)
         #expect(await cache.outcome(ImageQuery(imageKey: always)) == "other@32 from origin")
         world.settings.origins["default"]?.renditions = .never
-        let webp = ImageKey(profile: Self.bob, size: 64, style: RenditionStyle(format: .webp))
+        let webp = ImageKey(profile: Self.bob, size: 64, format: .webp)
         #expect(await cache.outcome(ImageQuery(imageKey: webp)) == "small from memory")
     }
 
-    @Test func `a profile keeps so many sizes`() async throws {
+    @Test func `the number of renditions of a profile is bounded`() async throws {
         world.settings.renditionsPerProfile = 3
-        let cache = try cache()
+        let cache = try world.cache()
         try cache.put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
         for size in 10..<20 as Range<UInt16> {
             _ = await cache.outcome(ImageQuery(imageKey: ImageKey(profile: Self.bob, size: size)))

@@ -1,10 +1,11 @@
+import TestSupport
 import Testing
 
 @testable import CacheCore
 
-/// What is known of image keys for a while, and what that takes (I8, F67).
-@Suite struct ExpiringSlotMapTests {
-    private static let perEntry = ExpiringKeyMap<Int>.bytesOfOne
+/// A bounded map of image keys to values that expire, and its memory accounting (I8, F67).
+@Suite struct ExpiringKeyMapTests {
+    private static let perEntry = ExpiringKeyMap<Int>.bytesPerEntry
 
     private func imageKey(_ profile: Int, size: UInt16 = 64) -> ImageKey {
         ImageKey(profile: OpaqueID("\(profile)" + String(repeating: "x", count: 500)), size: size)
@@ -16,32 +17,31 @@ import Testing
         MemoryBudget(limits: { MemoryBudget.Limits(perUID: bytes, total: bytes) })
     }
 
-    @Test func `F67: an entry takes little, however long its names are, and what is kept counts`() {
+    @Test func `F67: long names take little memory per entry, and entries are charged to the budget`() {
         let budget = budget(1 << 20)
         var map = ExpiringKeyMap<Int>(limit: 100_000, memory: budget.lease(for: 1000))
-        for number in 0..<100_000 { map.remember(imageKey(number), url: url(number), number, until: 300, now: 0) }
+        for number in 0..<100_000 { map.insert(imageKey(number), url: url(number), number, until: 300, now: 0) }
         #expect(map.count == (1 << 20) / Self.perEntry)
         #expect(budget.bytes(of: 1000) == map.count * Self.perEntry)
-        // The latest are there.
         #expect(map[imageKey(99_999), url(99_999)] == 99_999)
         #expect(map[imageKey(100_000 - map.count), url(100_000 - map.count)] != nil)
         #expect(map[imageKey(99_999 - map.count), url(99_999 - map.count)] == nil)
-        map.forgetAll()
+        map.removeAll()
         #expect(budget.bytes == 0 && map.count == 0)
     }
 
-    @Test func `F67: without any room nothing is remembered, and nothing breaks`() {
+    @Test func `F67: without memory nothing is remembered, and lookups still work`() {
         var map = ExpiringKeyMap<Int>(limit: 10, memory: budget(Self.perEntry - 1).lease(for: 1000))
-        map.remember(imageKey(1), url: url(1), 1, until: 300, now: 0)
+        map.insert(imageKey(1), url: url(1), 1, until: 300, now: 0)
         #expect(map.count == 0 && map[imageKey(1), url(1)] == nil)
         #expect(!map.contains(imageKey(1)) { _ in true })
     }
 
-    @Test func `what nobody wants any more gives its memory back`() {
+    @Test func `removed and expired entries release their memory`() {
         let budget = budget(1 << 20)
         var map = ExpiringKeyMap<Int>(limit: 1_000, memory: budget.lease(for: 1000))
-        for number in 0..<1_000 { map.remember(imageKey(number), url: url(0), number, until: 300, now: 0) }
-        map.remember(imageKey(1_000), url: url(0), 1_000, until: 600, now: 300)
+        for number in 0..<1_000 { map.insert(imageKey(number), url: url(0), number, until: 300, now: 0) }
+        map.insert(imageKey(1_000), url: url(0), 1_000, until: 600, now: 300)
         #expect(map.count == 1)
         #expect(budget.bytes == Self.perEntry)
         #expect(map[imageKey(1_000), url(0)] == 1_000)
@@ -49,9 +49,9 @@ import Testing
         #expect(budget.bytes == 0)
     }
 
-    /// Against the plainest thing that does the same.
+    /// Compares the map with a plain list over random operations.
     @Test(arguments: 1...8 as ClosedRange<UInt64>)
-    func `it does what a list would do`(_ seed: UInt64) {
+    func `it behaves like a list`(_ seed: UInt64) {
         struct Entry {
             let profile: Int
             let size: UInt16
@@ -59,12 +59,12 @@ import Testing
             let value: Int
             let until: Int64
         }
-        var random = SplitMix(state: seed)
+        var random = SeededRandom(seed: seed)
         let (limit, profiles) = seed.isMultiple(of: 2) ? (40, 12) : (200, 60)
         var map = ExpiringKeyMap<Int>(limit: limit, memory: MemoryBudget().lease(for: 1000))
         var list: [Entry] = []
         for step in 0..<4_000 {
-            // At times all that is known is over.
+            // Sometimes all entries expire.
             let now = Int64(step / 4 + step / 500 * 100)
             let (profile, size, url) = (
                 Int.random(in: 0..<profiles, using: &random), UInt16.random(in: 1...3, using: &random),
@@ -72,17 +72,17 @@ import Testing
             )
             switch Int.random(in: 0..<20, using: &random) {
             case 0:
-                map.forget(imageKey(profile, size: size))
+                map.remove(imageKey(profile, size: size))
                 list.removeAll { $0.profile == profile && $0.size == size }
             case 1:
-                map.forget(profile: imageKey(profile).profile)
+                map.remove(profile: imageKey(profile).profile)
                 list.removeAll { $0.profile == profile }
             case 2 where step.isMultiple(of: 50):
-                map.forgetAll()
+                map.removeAll()
                 list = []
             default:
                 let until = now + Int64.random(in: 0...30, using: &random)
-                map.remember(imageKey(profile, size: size), url: self.url(url), step, until: until, now: now)
+                map.insert(imageKey(profile, size: size), url: self.url(url), step, until: until, now: now)
                 guard until > now else { break }
                 while let first = list.first, first.until <= now { list.removeFirst() }
                 list.removeAll { $0.profile == profile && $0.size == size && $0.url == url }
@@ -99,18 +99,6 @@ import Testing
             #expect(map[imageKey(profile, size: size), self.url(url)] == known?.value)
             let even = list.contains { $0.profile == profile && $0.size == size && $0.value.isMultiple(of: 2) }
             #expect(map.contains(imageKey(profile, size: size)) { $0.isMultiple(of: 2) } == even)
-        }
-    }
-
-    private struct SplitMix: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
         }
     }
 }

@@ -3,8 +3,8 @@ import Testing
 
 @testable import CacheCore
 
-/// What a GET gets of an image that is held, by how old it is. An image is fresh for an hour, served while it is
-/// revalidated for ten minutes more, and served on errors until two hours after it was stored.
+/// The result of a GET by the age of the stored image. The image is fresh for an hour, then served during revalidation
+/// for ten minutes, and on errors until two hours after it was stored.
 @Suite struct FreshnessCoordinatorTests {
     private static let download = "download \(CoordinatorBench.usual)"
 
@@ -33,14 +33,14 @@ import Testing
         Case(3_600, download: .never, ["a: held from disk, stale"]),
         Case(4_200, download: .never, ["a: held from disk, stale"]),
         Case(1_000_000, download: .never, ["a: held from disk, stale"]),
-        Case(3_599, download: .behind, ["a: held from disk"]),
-        Case(3_600, download: .behind, ["a: held from disk, stale", download]),
-        Case(4_200, download: .behind, ["a: held from disk, stale", download]),
-        Case(1_000_000, download: .behind, ["a: held from disk, stale", download]),
+        Case(3_599, download: .inBackground, ["a: held from disk"]),
+        Case(3_600, download: .inBackground, ["a: held from disk, stale", download]),
+        Case(4_200, download: .inBackground, ["a: held from disk, stale", download]),
+        Case(1_000_000, download: .inBackground, ["a: held from disk, stale", download]),
     ]
 
     @Test(arguments: cases)
-    func `an image on disk is served or asked for anew by its age`(given: Case) {
+    func `the age of an image on disk decides whether it is served or downloaded`(given: Case) {
         var bench = CoordinatorBench()
         bench.now += given.age
         #expect(bench.get("a", download: given.download) == ["read"])
@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(arguments: cases)
-    func `an image in memory is served or asked for anew by its age`(given: Case) {
+    func `the age of an image in memory decides whether it is served or downloaded`(given: Case) {
         var bench = CoordinatorBench()
         bench.now += given.age
         bench.memory = .sample("held")
@@ -57,7 +57,7 @@ import Testing
                 == given.effects.map { $0.replacingOccurrences(of: "disk", with: "memory") })
     }
 
-    @Test func `a stale image is revalidated by one download in the background, however many ask`() {
+    @Test func `a stale image is revalidated by one background download, however many requests come`() {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")
@@ -67,7 +67,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("new"), storable: true)) == ["store new"])
     }
 
-    @Test func `I6: a background download is not abandoned when one who waited for it leaves`() {
+    @Test func `I6: a background download continues when its only waiter leaves`() {
         var bench = CoordinatorBench()
         bench.now += 4_199
         bench.memory = .sample("held")
@@ -77,7 +77,7 @@ import Testing
         #expect(bench.leaves("b") == [])
     }
 
-    @Test func `with the origin failing a stale image is served, within its window and not after it`() {
+    @Test func `if the origin fails, a stale image is served within its window and not after it`() {
         for (age, answer) in [(4_200, "held from disk, stale"), (7_199, "held from disk, stale"), (7_200, "timeout")] {
             var bench = CoordinatorBench()
             bench.now += Int64(age)
@@ -93,7 +93,7 @@ import Testing
             (.tooLarge("6 MiB"), true), (.busy("64 wait"), true), (.unauthorized("HTTP status 401"), false),
             (.forbidden("HTTP status 403"), false), (.denied("a private address"), false), (.shuttingDown, false),
         ] as [(CacheFailure, Bool)])
-    func `RFC 5861 section 4: a stale image is better than no answer, not than one that says no`(
+    func `RFC 5861 section 4: a stale image is served after a failure, but not after a refusal`(
         failure: CacheFailure, isServed: Bool
     ) {
         var bench = CoordinatorBench()
@@ -104,7 +104,7 @@ import Testing
         #expect((answer == ["a: held from memory, stale"]) == isServed)
     }
 
-    @Test func `F36: a waiter whose time is up gets the stale image that is held`() {
+    @Test func `F36: a waiter that times out gets the stale image`() {
         var bench = CoordinatorBench()
         bench.now += 4_200
         bench.memory = .sample("held")
@@ -121,36 +121,36 @@ import Testing
 
     @Test func `NOWAIT waits for no download, and starts one`() {
         var bench = CoordinatorBench()
-        #expect(bench.get("a", download: .behind) == ["read"])
+        #expect(bench.get("a", download: .inBackground) == ["read"])
         #expect(bench.readEnds() == ["a: null", Self.download])
-        #expect(bench.get("b", download: .behind) == ["read"])
+        #expect(bench.get("b", download: .inBackground) == ["read"])
         #expect(bench.readEnds() == ["b: null"])
         #expect(bench.finishes(.image(.sample("new"), storable: true)) == ["store new"])
     }
 
-    @Test func `NOWAIT asks no origin again that has just failed, or has no image`() {
+    @Test func `NOWAIT starts no download after a recent failure or 404`() {
         for result in [.failed(.timedOut("late")), .missing(until: CoordinatorBench.start + 60, family: 0)]
             as [RequestCoordinator.DownloadResult]
         {
             var bench = CoordinatorBench()
-            _ = bench.get("a", download: .behind)
+            _ = bench.get("a", download: .inBackground)
             _ = bench.readEnds()
             _ = bench.finishes(result)
-            _ = bench.get("b", download: .behind)
+            _ = bench.get("b", download: .inBackground)
             #expect(bench.readEnds().map { $0.contains(Self.download) } != true)
         }
     }
 
-    @Test func `an image that may not be served stale is none, to who waits for what NOWAIT began`() {
+    @Test func `a waiter that joins a NOWAIT download does not get an image past its stale windows`() {
         var bench = CoordinatorBench()
         bench.now += 7_200
         bench.memory = .sample("held")
-        #expect(bench.get("a", download: .behind) == ["a: held from memory, stale", Self.download])
+        #expect(bench.get("a", download: .inBackground) == ["a: held from memory, stale", Self.download])
         #expect(bench.get("b") == [])
         #expect(bench.finishes(.failed(.timedOut("late"))) == ["b: timeout"])
     }
 
-    @Test func `without an origin there is what is held, or null`() {
+    @Test func `without an origin the result is the stored image or null`() {
         var bench = CoordinatorBench()
         bench.route = .success(nil)
         _ = bench.get("a")
@@ -163,7 +163,7 @@ import Testing
         #expect(bench.readEnds(.sample("held")) == ["c: null"])
     }
 
-    @Test func `ids that make no URL are an error only when the origin would be asked`() {
+    @Test func `ids that cannot form a URL are an error only if the origin is needed`() {
         var bench = CoordinatorBench()
         bench.route = .failure(.invalid("a segment .."))
         _ = bench.get("a")
@@ -174,7 +174,7 @@ import Testing
         #expect(bench.readEnds() == ["c: null"])
     }
 
-    @Test func `an image put without a time to live is fresh for ever`() {
+    @Test func `an image that was PUT without TTL stays fresh`() {
         var bench = CoordinatorBench()
         bench.memory = .sample("mine", from: nil, lifetime: nil)
         bench.now += 1_000_000_000

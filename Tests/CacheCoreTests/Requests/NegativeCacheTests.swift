@@ -2,12 +2,12 @@ import Testing
 
 @testable import CacheCore
 
-/// What follows when an origin says that there is no image: 404 or 410.
+/// Remembered responses without an image: 404, 410, and responses whose body is unusable.
 @Suite struct NegativeCacheTests {
     private static let other = "https://other.test/x"
     private static let missing = RequestCoordinator.DownloadResult.missing(until: CoordinatorBench.start + 300)
 
-    @Test func `a missing image is remembered as null, without a look on disk or a download, for a while`() {
+    @Test func `a missing image is remembered as null, without a disk lookup or download, until it expires`() {
         var bench = CoordinatorBench()
         bench.misses()
         #expect(bench.get("b") == ["b: null"])
@@ -18,14 +18,14 @@ import Testing
         #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
     }
 
-    @Test func `F14: with the clock set back a missing image is asked for again`() {
+    @Test func `F14: if the clock is set back, a missing image is requested again`() {
         var bench = CoordinatorBench()
         bench.misses()
         bench.now -= 31_536_000
         #expect(bench.get("b") == ["read"])
     }
 
-    @Test func `that a URL has no image says nothing of another URL`() {
+    @Test func `a 404 of one URL does not apply to another URL`() {
         var bench = CoordinatorBench()
         bench.misses()
         #expect(bench.get("b", url: Self.other) == ["read"])
@@ -43,7 +43,7 @@ import Testing
         #expect(bench.coordinator.isIdle)
     }
 
-    @Test func `I7: an image put since then is not removed`() {
+    @Test func `I7: an image that was PUT after the 404 is not removed`() {
         var bench = CoordinatorBench()
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         bench.misses()
@@ -52,7 +52,7 @@ import Testing
         #expect(bench.get("b") == ["read"])
     }
 
-    @Test func `an image downloaded since then is not removed`() {
+    @Test func `an image that was downloaded after the 404 is not removed`() {
         var bench = CoordinatorBench()
         bench.misses()
         _ = bench.get("b", url: Self.other)
@@ -61,7 +61,7 @@ import Testing
         #expect(!bench.coordinator.mayDrop(bench.flight("drop")))
     }
 
-    @Test func `that a named URL has no image leaves alone what is held from elsewhere`() {
+    @Test func `a 404 of a named URL does not remove an image from another source`() {
         for held in [Image.sample("held"), .sample("mine", from: nil, lifetime: nil)] {
             var bench = CoordinatorBench()
             bench.memory = held
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test func `what came from one URL while another was asked stays, though the other has none`() {
+    @Test func `a 404 of one URL does not remove an image that came from another meanwhile`() {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.get("b", url: Self.other)
@@ -81,13 +81,13 @@ import Testing
         _ = bench.finishes(.image(.sample("x", from: Self.other), storable: true), url: Self.other)
         #expect(bench.finishes(Self.missing) == ["a: null"])
         #expect(bench.coordinator.mayStore(bench.flight("store")))
-        // What is held now is found on disk, where the template's URL was said to have nothing.
+        // The stored image is found on disk despite the remembered 404 of the template's URL.
         bench.coordinator.stored(bench.flight("store"))
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds(.sample("x", from: Self.other)) == ["c: x from disk"])
     }
 
-    @Test func `what a named URL brought is found by a GET without one, though the template's URL has none`() {
+    @Test func `an image from a named URL is returned by a GET without URL despite a 404 of the template's URL`() {
         var bench = CoordinatorBench()
         bench.misses()
         _ = bench.get("b", url: Self.other)
@@ -97,7 +97,7 @@ import Testing
         #expect(bench.get("c") == ["read"])
     }
 
-    @Test func `a look on disk that began before the removal brings nothing back`() {
+    @Test func `a disk lookup that began before the removal does not return the removed image`() {
         var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("a")
@@ -108,18 +108,18 @@ import Testing
         #expect(bench.readEnds(.sample("held"), flight: read) == nil)
     }
 
-    @Test func `while the removal is under way nobody looks on disk`() {
+    @Test func `no disk lookup starts during the removal`() {
         var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("a")
         _ = bench.readEnds(.sample("held"))
-        // Not remembered: a negative time to live of zero.
+        // A lifetime of zero: the 404 is not remembered.
         _ = bench.finishes(.missing(until: bench.now))
         #expect(bench.get("b", download: .never) == ["b: null"])
         #expect(bench.get("c") == ["download \(CoordinatorBench.usual)"])
     }
 
-    @Test func `an image on its way to the disk is not written once the origin says that there is none`() {
+    @Test func `an image that waits to be written is not written after a 404`() {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
@@ -130,7 +130,7 @@ import Testing
         #expect(!bench.coordinator.mayStore(storing))
     }
 
-    @Test func `an image that may not be kept takes the place of an older one all the same`() {
+    @Test func `an image that must not be stored replaces an older one`() {
         var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("a")
@@ -141,7 +141,7 @@ import Testing
             ])
     }
 
-    @Test func `a purge of the profile forgets that it is missing`() {
+    @Test func `a purge of a profile removes its remembered 404`() {
         var bench = CoordinatorBench()
         bench.misses()
         _ = bench.purge("carol")
@@ -154,21 +154,21 @@ import Testing
         .badImage("HTML"), until: CoordinatorBench.start + 300, family: 0)
 
     @Test(arguments: [
-        CacheFailure.badImage("HTML"), .tooLarge("7 MiB"), .forbidden("403"), .denied("redirect"), .origin("gzip"),
+        FetchFailure.badImage("HTML"), .tooLarge("7 MiB"), .forbidden("403"), .denied("redirect"), .origin("gzip"),
     ])
-    func `a response without a usable image is remembered, and its failure is the answer for a while`(
-        failure: CacheFailure
+    func `a response without a usable image is remembered, and its failure is returned until it expires`(
+        failure: FetchFailure
     ) {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
         #expect(
             bench.finishes(.unusable(failure, until: bench.now + 300, family: 0))
-                == ["a: \(CoordinatorBench.tell(.failure(failure)))"])
+                == ["a: \(CoordinatorBench.describe(.failure(CacheFailure(failure))))"])
         bench.now += 100
         #expect(bench.get("b") == ["read"])
-        let reason = NegativeReason(failure)?.failure(askedAgainIn: 200)
-        #expect(bench.readEnds() == reason.map { ["b: \(CoordinatorBench.tell(.failure($0)))"] })
+        let remembered = CacheFailure(FetchFailure(remembered: failure.kind, retryIn: 200))
+        #expect(bench.readEnds() == ["b: \(CoordinatorBench.describe(.failure(remembered)))"])
         #expect(bench.get("c", download: .never) == ["read"])
         #expect(bench.readEnds() == ["c: null"])
         bench.now += 200
@@ -176,7 +176,7 @@ import Testing
         #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
     }
 
-    @Test func `a response that may not be used unasked is not remembered`() {
+    @Test func `a response with a lifetime of zero is not remembered`() {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
@@ -186,7 +186,9 @@ import Testing
     }
 
     @Test(arguments: ["purge", "PUT", "another URL", "other tokens", "the clock set back"])
-    func `what ends the memory of a response without a usable image`(event: String) {
+    func `purge, PUT, another URL, other tokens and an earlier clock each invalidate a remembered failure`(
+        event: String
+    ) {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
@@ -206,7 +208,10 @@ import Testing
         #expect(bench.readEnds() == ["download \(url ?? CoordinatorBench.usual)"])
     }
 
-    @Test func `a stale image is served meanwhile, where the failure allows it, and the origin is not asked`() {
+    @Test
+    func
+        `while a failure is remembered, a stale image is served if the failure allows it, without a request to the origin`()
+    {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")
@@ -214,7 +219,7 @@ import Testing
         #expect(bench.get("a") == ["a: \(stale)", "download \(CoordinatorBench.usual)"])
         #expect(bench.finishes(.unusable(.badImage("HTML"), until: bench.now + 3_000, family: 0)) == [])
         #expect(bench.get("b") == ["b: \(stale)"])
-        // Past what may be served while it is revalidated.
+        // Past stale-while-revalidate.
         bench.now += 1_000
         #expect(bench.get("c") == ["c: \(stale)"])
         _ = bench.purge()
@@ -223,11 +228,11 @@ import Testing
         #expect(bench.get("e").first?.hasPrefix("e: forbidden") == true)
     }
 
-    @Test func `what was said to other tokens is not remembered`() {
+    @Test func `a response to other tokens is not remembered`() {
         #expect(!CoordinatorBench().coordinator.suits(.unusable(.forbidden("403"), until: 1, family: 7)))
     }
 
-    @Test func `I8: no more missing images are remembered than the limit says; the oldest are forgotten first`() {
+    @Test func `I8: the number of remembered 404s is limited; the oldest are dropped first`() {
         var bench = CoordinatorBench(absenceLimit: 3)
         for number in 0..<5 { bench.misses(url: "https://other.test/\(number)") }
         let remembered = (0..<5).map { number in
@@ -236,7 +241,7 @@ import Testing
         #expect(remembered == [false, false, true, true, true])
     }
 
-    @Test func `I8: a limit of none remembers none`() {
+    @Test func `I8: a limit of zero remembers nothing`() {
         var bench = CoordinatorBench(absenceLimit: 0)
         bench.misses()
         #expect(bench.get("b") == ["read"])
@@ -244,7 +249,7 @@ import Testing
 }
 
 extension CoordinatorBench {
-    /// Somebody asks for an image that is not held, and the origin has none either.
+    /// A GET of an image that is neither stored nor at the origin.
     fileprivate mutating func misses(url: String? = nil) {
         _ = get("a", url: url)
         _ = readEnds()

@@ -5,7 +5,7 @@ import Testing
 @Suite struct PutCoordinatorTests {
     private let mine = Image.sample("mine", from: nil, lifetime: nil)
 
-    @Test func `I7: a PUT ends the downloads that began before it, and their waiters get its image, in order`() {
+    @Test func `I7: a PUT cancels downloads that began before it; their waiters get its image, in order`() {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()
@@ -21,7 +21,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("late"), storable: true)) == nil)
     }
 
-    @Test func `I7: a PUT beats a downloaded image that is on its way to the disk`() {
+    @Test func `I7: a PUT wins over a downloaded image that waits to be written`() {
         var bench = CoordinatorBench()
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         _ = bench.get("a")
@@ -31,7 +31,7 @@ import Testing
         #expect(!bench.coordinator.mayStore(bench.flight("store")))
     }
 
-    @Test func `I7: a look on disk that began before the PUT brings nothing older back`() {
+    @Test func `I7: a disk lookup that began before the PUT does not return an older image`() {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
@@ -39,7 +39,7 @@ import Testing
         #expect(bench.readEnds(.sample("old")) == nil)
     }
 
-    @Test func `a download that began after the PUT was in place is not ended by it`() {
+    @Test func `a download that began after the PUT was committed is not cancelled by it`() {
         var bench = CoordinatorBench()
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         _ = bench.putCommits(mine, sequence: sequence)
@@ -52,7 +52,7 @@ import Testing
                 == ["a: x from origin", "store x"])
     }
 
-    @Test func `of two PUTs the later one stays, whichever is in place first`() {
+    @Test func `the later of two PUTs is kept, in whichever order they commit`() {
         var bench = CoordinatorBench()
         let first = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         let second = bench.coordinator.putBegan(CoordinatorBench.imageKey)
@@ -67,7 +67,7 @@ import Testing
         #expect(bench.coordinator.putVerdict(CoordinatorBench.imageKey, sequence: third) == .commit)
     }
 
-    @Test func `I3: a PUT that began before a purge is not put in place after it; one that begins later is`() {
+    @Test func `I3: a PUT that began before a purge is not committed after it; a later one is`() {
         var bench = CoordinatorBench()
         let early = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         _ = bench.purge()
@@ -76,7 +76,7 @@ import Testing
         #expect(bench.coordinator.putVerdict(CoordinatorBench.imageKey, sequence: late) == .commit)
     }
 
-    @Test func `I3, F56: no PUT is put in place after an ending`() {
+    @Test func `I3, F56: no PUT is committed after a logout`() {
         var bench = CoordinatorBench()
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         _ = bench.end()
@@ -85,7 +85,7 @@ import Testing
         #expect(bench.coordinator.isIdle)
     }
 
-    @Test func `a PUT forgets that the image was missing`() {
+    @Test func `a PUT removes a remembered 404`() {
         var bench = CoordinatorBench()
         _ = bench.get("a")
         _ = bench.readEnds()

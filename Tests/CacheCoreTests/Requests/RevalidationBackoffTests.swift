@@ -3,7 +3,7 @@ import Testing
 
 @testable import CacheCore
 
-/// What follows when a stale image was to be refreshed behind and that failed.
+/// The pauses after failed background revalidations.
 @Suite struct RevalidationBackoffTests {
     private static let imageKey = CoordinatorBench.imageKey
     private static let url = CoordinatorBench.usual
@@ -22,19 +22,19 @@ import Testing
             #expect(backoff.hasJustFailed(Self.imageKey, url: Self.url, at: now - 1), "\(length)")
             #expect(!backoff.hasJustFailed(Self.imageKey, url: Self.url, at: now), "\(length)")
         }
-        // Nobody asked for a minute after the last: it begins anew.
+        // After a minute without a request the pauses start over.
         now += 60
         backoff.failed(Self.imageKey, url: Self.url, at: now)
         #expect(!backoff.hasJustFailed(Self.imageKey, url: Self.url, at: now + 1))
     }
 
-    @Test func `F14: with the clock set back there is no pause`() {
+    @Test func `F14: if the clock is set back, there is no pause`() {
         var backoff = NegativeCache(limit: 10, memory: MemoryBudget().lease(for: 1000))
         backoff.failed(Self.imageKey, url: Self.url, at: CoordinatorBench.start)
         #expect(!backoff.hasJustFailed(Self.imageKey, url: Self.url, at: CoordinatorBench.start - 1))
     }
 
-    @Test func `I8: pauses are bounded, and the oldest goes first`() {
+    @Test func `I8: the number of pauses is bounded, and the oldest is dropped first`() {
         var backoff = NegativeCache(limit: 3, memory: MemoryBudget().lease(for: 1000))
         for number in 0..<1_000 { backoff.failed(Self.imageKey, url: "\(number)", at: 0) }
         let held = (0..<1_000).filter { backoff.hasJustFailed(Self.imageKey, url: "\($0)", at: 0) }
@@ -44,7 +44,7 @@ import Testing
         #expect(!none.hasJustFailed(Self.imageKey, url: Self.url, at: 0))
     }
 
-    /// A bench whose memory holds an image that has been stale for a while, with a failed refresh behind it.
+    /// A bench whose memory holds a stale image, after one failed revalidation.
     private func failedOnce() -> CoordinatorBench {
         var bench = CoordinatorBench()
         bench.now += 3_700
@@ -54,7 +54,7 @@ import Testing
         return bench
     }
 
-    @Test func `I8: however many ask for a stale image, one that fails to be refreshed is downloaded seldom`() {
+    @Test func `I8: a stale image whose revalidation fails is downloaded rarely, however many requests come`() {
         var bench = failedOnce()
         var downloads = 0
         for _ in 0..<60 {
@@ -72,7 +72,7 @@ import Testing
         #expect(bench.coordinator.isIdle)
     }
 
-    @Test func `who waits for the origin is not held up by a pause, and brings none about`() {
+    @Test func `requests that wait for the origin ignore pauses and cause none`() {
         var bench = failedOnce()
         bench.now = CoordinatorBench.start + 4_199
         #expect(bench.get("a") == [Self.stale, Self.download])
@@ -87,7 +87,7 @@ import Testing
         #expect(bench.readEnds() == [Self.download])
     }
 
-    @Test func `a pause is of one imageKey and one URL`() {
+    @Test func `a pause applies to one image key and one URL`() {
         var bench = failedOnce()
         let other = ImageKey(profile: OpaqueID("bob"), size: 65)
         #expect(bench.get("a", imageKey: other) == [Self.stale, Self.download])
@@ -96,7 +96,7 @@ import Testing
     }
 
     @Test(arguments: ["an image", "a 304", "a PUT", "a purge"])
-    func `a new image, a confirmed one, a PUT and a purge end a pause`(event: String) {
+    func `a new image, a 304, a PUT and a purge each end a pause`(event: String) {
         var bench = failedOnce()
         let held = Image.sample("held")
         switch event {

@@ -2,19 +2,19 @@ import Testing
 
 @testable import CacheCore
 
-/// Races of a download that asks only for what is no longer held, written down as what happened and what followed.
+/// Races of conditional downloads, as lists of events and effects.
 @Suite struct RevalidationCoordinatorTests {
     private static let other = "https://other.test/x"
     private static let conditional = "download \(CoordinatorBench.usual) unless it is held"
     private let held = Image.sample("held", etag: "\"1\"")
 
-    /// `held` again, as a 304 has it.
+    /// The result of a 304 for `held`.
     private func confirmed(at now: Int64, storable: Bool = true) -> RequestCoordinator.DownloadResult {
         .confirmed(.sample("held", storedAt: now, etag: "\"1\""), storable: storable)
     }
 
-    /// An image that is past every window was found on disk, and the origin is asked about it.
-    private func asking() -> CoordinatorBench {
+    /// A bench in which a GET has found an expired image on disk and started a conditional download.
+    private func revalidating() -> CoordinatorBench {
         var bench = CoordinatorBench()
         bench.now += 7_300
         _ = bench.get("a")
@@ -22,7 +22,7 @@ import Testing
         return bench
     }
 
-    @Test func `RFC 9111 section 4.3.1: what is held is asked about, however stale it is`() {
+    @Test func `RFC 9111 section 4.3.1: a stored image is revalidated, however stale it is`() {
         for (age, effects) in [
             (3_600, ["a: held from disk, stale", Self.conditional]), (4_200, [Self.conditional]),
             (7_200, [Self.conditional]), (1_000_000, [Self.conditional]),
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func `without a validator, or from elsewhere, an image is asked for whatever is held`() {
+    @Test func `an image without a validator or from another URL is not used for a condition`() {
         for image in [
             Image.sample("held"), .sample("held", from: Self.other, etag: "\"1\""),
             .sample("held", from: nil, etag: "\"1\""),
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func `who names a URL asks about what came from there, and about nothing else`() {
+    @Test func `a GET with a URL revalidates only an image from that URL`() {
         var bench = CoordinatorBench()
         bench.now += 4_200
         bench.memory = .sample("held", from: Self.other, etag: "\"1\"")
@@ -54,47 +54,47 @@ import Testing
         #expect(bench.get("b", url: "https://other.test/y") == ["download https://other.test/y"])
     }
 
-    @Test func `a 304 answers all who wait, in order, and writes what is held anew`() {
-        var bench = asking()
+    @Test func `a 304 answers all waiters in order and stores the confirmed image`() {
+        var bench = revalidating()
         bench.memory = held
         #expect(bench.get("b") == [])
         #expect(
             bench.finishes(confirmed(at: bench.now)) == [
                 "a: held from revalidated", "b: held from revalidated", "store held",
             ])
-        // The next one has it from memory, and fresh.
+        // The next GET gets it from memory, fresh.
         #expect(bench.get("c") == ["c: held from memory"])
         bench.coordinator.stored(bench.flight("store"))
         #expect(bench.coordinator.isIdle)
     }
 
-    @Test func `a 304 that may not be stored answers and leaves nothing`() {
-        var bench = asking()
+    @Test func `a 304 that must not be stored answers the waiters and stores nothing`() {
+        var bench = revalidating()
         #expect(bench.finishes(confirmed(at: bench.now, storable: false)) == ["a: held from revalidated", "drop"])
     }
 
-    @Test func `a 200 replaces what was held`() {
-        var bench = asking()
+    @Test func `a 200 replaces the stored image`() {
+        var bench = revalidating()
         #expect(
             bench.finishes(.image(.sample("new", storedAt: bench.now), storable: true)) == [
                 "a: new from origin", "store new",
             ])
     }
 
-    @Test func `I3: a 304 that ends after a purge reaches nobody and writes nothing`() {
-        var bench = asking()
+    @Test func `I3: a 304 that arrives after a purge is discarded`() {
+        var bench = revalidating()
         _ = bench.starts()
         #expect(bench.purge().effects == ["a: cancelled", "cancel \(CoordinatorBench.usual)"])
         #expect(bench.finishes(confirmed(at: bench.now)) == nil)
-        #expect(bench.asksAgain() == [])
+        #expect(bench.restarts() == [])
         #expect(!bench.coordinator.mayStore(bench.flight(CoordinatorBench.usual)))
-        // A new download is unconditional: nothing is held any more.
+        // The new download is unconditional because nothing is stored.
         _ = bench.get("b")
         #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
     }
 
-    @Test func `I3: a 304 on its way to the disk is not written after a purge`() {
-        var bench = asking()
+    @Test func `I3: a confirmed image that waits to be written is not written after a purge`() {
+        var bench = revalidating()
         _ = bench.finishes(confirmed(at: bench.now))
         let storing = bench.flight("store")
         #expect(bench.coordinator.mayStore(storing))
@@ -102,8 +102,8 @@ import Testing
         #expect(!bench.coordinator.mayStore(storing))
     }
 
-    @Test func `I7: a 304 that ends after a PUT is ignored, and its waiters had the PUT's image`() {
-        var bench = asking()
+    @Test func `I7: a 304 that arrives after a PUT is discarded; the waiters got the PUT's image`() {
+        var bench = revalidating()
         _ = bench.starts()
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         #expect(
@@ -113,20 +113,20 @@ import Testing
         #expect(bench.finishes(confirmed(at: bench.now)) == nil)
     }
 
-    @Test func `I7: a 304 on its way to the disk gives way to a PUT that began before it`() {
-        var bench = asking()
+    @Test func `I7: a confirmed image that waits to be written gives way to a PUT that began before it`() {
+        var bench = revalidating()
         let sequence = bench.coordinator.putBegan(CoordinatorBench.imageKey)
         _ = bench.finishes(confirmed(at: bench.now))
         _ = bench.putCommits(.sample("mine", from: nil), sequence: sequence)
         #expect(!bench.coordinator.mayStore(bench.flight("store")))
     }
 
-    @Test func `a 304 for what was evicted meanwhile brings it back: its bytes were kept for the answer`() {
-        var bench = asking()
+    @Test func `a 304 for an image that was evicted meanwhile restores it from the download's copy`() {
+        var bench = revalidating()
         bench.memory = nil
         #expect(bench.get("b") == ["read"])
         let read = bench.flight("read")
-        // Nothing is found on disk any more; who looked there waits for the same answer.
+        // The disk lookup finds nothing; its waiter joins the download.
         #expect(bench.readEnds(nil, flight: read) == [])
         #expect(
             bench.finishes(confirmed(at: bench.now)) == [
@@ -134,8 +134,8 @@ import Testing
             ])
     }
 
-    @Test func `a look on disk that began before a 304 brings back nothing older`() {
-        var bench = asking()
+    @Test func `a disk lookup that began before a 304 does not return an older image`() {
+        var bench = revalidating()
         #expect(bench.get("b") == ["read"])
         let read = bench.flight("read")
         #expect(
@@ -145,15 +145,15 @@ import Testing
         #expect(bench.readEnds(held, flight: read) == nil)
     }
 
-    @Test func `a 304 about something else is asked again, once, without a condition, for the same waiters`() {
-        var bench = asking()
+    @Test func `a 304 for another image is followed by one unconditional request for the same waiters`() {
+        var bench = revalidating()
         _ = bench.starts()
         let first = bench.flight(CoordinatorBench.usual)
-        #expect(bench.asksAgain() == ["download \(CoordinatorBench.usual)"])
-        // What is still to be heard of the first request is not about the second.
+        #expect(bench.restarts() == ["download \(CoordinatorBench.usual)"])
+        // Late results of the first request do not affect the second.
         #expect(bench.starts(flight: first) == ["cancel \(CoordinatorBench.usual)"])
         #expect(bench.finishes(confirmed(at: bench.now), flight: first) == nil)
-        #expect(bench.asksAgain(flight: first) == [])
+        #expect(bench.restarts(flight: first) == [])
         bench.memory = held
         #expect(bench.get("b") == [])
         #expect(
@@ -162,15 +162,15 @@ import Testing
             ])
     }
 
-    @Test func `I3: a purge stops the second request as it does the first`() {
-        var bench = asking()
-        _ = bench.asksAgain()
+    @Test func `I3: a purge also cancels the second request`() {
+        var bench = revalidating()
+        _ = bench.restarts()
         _ = bench.starts()
         #expect(bench.purge().effects == ["a: cancelled", "cancel \(CoordinatorBench.usual)"])
     }
 
     @Test
-    func `RFC 5861 section 3: of many who are served stale only the first has it revalidated, until that has ended`() {
+    func `RFC 5861 section 3: of many stale hits only the first starts a revalidation until it ends`() {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = held
@@ -179,7 +179,7 @@ import Testing
         bench.memory = nil
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds(held) == ["c: held from disk, stale"])
-        // The origin fails: nobody is told, and it is tried again a second later.
+        // After a failure of the origin the next attempt follows a second later.
         #expect(bench.finishes(.failed(.origin("HTTP status 503"))) == [])
         bench.memory = held
         #expect(bench.get("d") == ["d: held from memory, stale"])
@@ -191,7 +191,7 @@ import Testing
 
     @Test
     func
-        `RFC 5861 section 4: with the origin dead a stale image is served as often as it is asked for`()
+        `RFC 5861 section 4: while the origin is down, a stale image is served to every request`()
     {
         var bench = CoordinatorBench()
         bench.now += 4_300
@@ -210,7 +210,7 @@ import Testing
         #expect(bench.finishes(.failed(.timedOut("late"))) == ["c: timeout"])
     }
 
-    @Test func `a 404 in the background removes what was served stale`() {
+    @Test func `a 404 in the background removes the stale image`() {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = held

@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `I3, I4: a log-out of a user in every uid is one in each, also of those that nobody named since the start`(
+    func `I3, I4: a logout in every uid includes uids that no request has named since the start`(
         afterRestart: Bool
     ) async throws {
         try await logInBoth(daemon)
@@ -33,12 +33,12 @@ import Testing
             #expect(await daemon.get(.carol, "bob", cached: true).hasPrefix("carol"))
         }
         #expect(daemon.store.violations == [])
-        // Nobody is there any more: a success.
+        // Succeeds although no uid has the user.
         let again = try await daemon.logout.logOutInEveryUID(alice, caller: 0)
         #expect(again.users == 0 && again.usage == Usage() && again.epoch > 0)
     }
 
-    @Test func `I3: of an earlier download nothing comes in either uid, and it is cancelled in both`() async throws {
+    @Test func `I3: downloads in flight are cancelled in all uids`() async throws {
         for owner in [Owner.alice, .otherAlice] {
             try await daemon.logIn(owner)
             _ = try await daemon.sessions.cache(owner).get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob")))) {
@@ -54,7 +54,7 @@ import Testing
         #expect(try await daemon.users() == ["alice"])
     }
 
-    @Test func `a session, and profiles, are those of each uid`() async throws {
+    @Test func `a session and profiles apply to each uid`() async throws {
         try await logInBoth(daemon)
         try await daemon.logIn(.alice, session: "desk")
         try await daemon.put(.alice, "dan", "kept")
@@ -67,19 +67,19 @@ import Testing
         #expect(try await daemon.users() == ["alice", "carol"])
     }
 
-    @Test func `everybody in every uid`() async throws {
+    @Test func `all users in every uid`() async throws {
         try await logInBoth(daemon)
         #expect(try await daemon.logout.purgeInEveryUID(nil, profiles: [], caller: 0).users == 3)
         #expect(try await daemon.logout.logOutInEveryUID(nil, caller: 0).users == 3)
         for uid: UInt32 in [1000, 1001] { #expect(try await daemon.users(uid) == []) }
     }
 
-    @Test func `I4: one uid's disk fails: an error says so, the others are done, and asking again does the rest`()
+    @Test func `I4: a failure in one uid is reported, the others are processed, and a retry completes it`()
         async throws
     {
         try await logInBoth(daemon)
         daemon.store.fail(.commitLogout, times: 1)
-        await #expect(throws: CacheFailure.inputOutput("in 1 of 2 uids it failed, ask again: EIO")) {
+        await #expect(throws: CacheFailure.inputOutput("failed in 1 of 2 uids, retry: EIO")) {
             try await daemon.logout.logOutInEveryUID(alice, caller: 0)
         }
         let owners = [Owner.alice, .otherAlice]
@@ -91,19 +91,17 @@ import Testing
         #expect(owners.allSatisfy { daemon.store.login(of: $0) == nil })
     }
 
-    @Test func `I4: where the disk does not say which uids there are, who is known is logged out, and it is an error`()
-        async throws
-    {
+    @Test func `I4: if the uids cannot be listed, known users are logged out and the command fails`() async throws {
         try await logInBoth(daemon)
         daemon.store.fail(.uids)
-        let why = "it is not known which uids there are, only those in memory were tried: EIO"
-        await #expect(throws: CacheFailure.inputOutput(why)) {
+        let reason = "the uids on disk could not be listed; only those in memory were tried: EIO"
+        await #expect(throws: CacheFailure.inputOutput(reason)) {
             try await daemon.logout.logOutInEveryUID(alice, caller: 0)
         }
         #expect(daemon.store.login(of: .alice) == nil && daemon.store.login(of: .otherAlice) == nil)
     }
 
-    @Test func `it costs one listing, and one look for each uid`() async throws {
+    @Test func `it costs one listing, and one lookup for each uid`() async throws {
         try await logInBoth(daemon)
         let daemon = daemon.restarted()
         _ = try await daemon.logout.logOutInEveryUID(OpaqueID("nobody"), caller: 0)

@@ -5,19 +5,19 @@ import Testing
 @testable import CacheCore
 
 @Suite(.timeLimit(.minutes(5))) struct FiguresTests {
-    @Test func `Hits that are told never become fewer, also while caches that had them end`() async throws {
+    @Test func `the total of hits never decreases, even while caches end`() async throws {
         let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 2)))
         let hasEnded = NIOLockedValueBox(false)
-        let haveFallen = await withTaskGroup(of: Bool.self) { group in
+        let hasDecreased = await withTaskGroup(of: Bool.self) { group in
             group.addTask {
-                var (last, haveFallen) = (0, false)
+                var (last, hasDecreased) = (0, false)
                 while !hasEnded.withLockedValue({ $0 }), !Task.isCancelled {
-                    let told = daemon.sessions.figures(of: nil).memoryHits
-                    haveFallen = haveFallen || told < last
-                    last = told
+                    let hits = daemon.sessions.figures(of: nil).memoryHits
+                    hasDecreased = hasDecreased || hits < last
+                    last = hits
                     await Task.yield()
                 }
-                return haveFallen
+                return hasDecreased
             }
             group.addTask {
                 for _ in 0..<500 {
@@ -35,7 +35,7 @@ import Testing
             }
             return await group.contains(true)
         }
-        #expect(!haveFallen)
+        #expect(!hasDecreased)
         #expect(daemon.sessions.figures(of: nil).memoryHits == 500)
     }
 }

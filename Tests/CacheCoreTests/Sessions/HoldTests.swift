@@ -8,7 +8,7 @@ import Testing
 @Suite struct HoldTests {
     private let daemon = Daemon()
 
-    @Test func `F59: when the connection that held the last session goes, the user is logged out`() async throws {
+    @Test func `F59: the user is logged out when the connection that holds the last session closes`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         try await daemon.put(.alice, "bob", "mine")
         try await daemon.release(.alice, connection: 1)
@@ -17,7 +17,7 @@ import Testing
         #expect(daemon.sessions.knownOwners == 0)
     }
 
-    @Test func `F59: not while another connection holds the session, or another session is open`() async throws {
+    @Test func `F59: the user stays logged in while another connection or session remains`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         try await daemon.logIn(.alice, heldBy: 2)
         try await daemon.logIn(.alice, session: "kept")
@@ -28,7 +28,7 @@ import Testing
         #expect(try await daemon.users() == ["alice"])
     }
 
-    @Test func `a connection that held nothing ends nothing, whatever it says`() async throws {
+    @Test func `a connection that holds no session ends none`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         try await daemon.release(.alice, connection: 2)
         try await daemon.release(.alice, session: "other", connection: 1)
@@ -36,16 +36,14 @@ import Testing
         try await daemon.release(.carol, connection: 1)
     }
 
-    @Test func `a session that is kept too does not end with a connection`() async throws {
+    @Test func `a session that is also durable does not end with a connection`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.logIn(.alice, heldBy: 1)
         try await daemon.release(.alice, connection: 1)
         #expect(try await daemon.users() == ["alice"])
     }
 
-    @Test func `a log-out ends held sessions; the connection that goes later ends nothing of the next log-in`()
-        async throws
-    {
+    @Test func `a logout ends held sessions; their connection does not end a later login`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         _ = try await daemon.logOut(.alice)
         try await daemon.logIn(.alice, heldBy: 2)
@@ -53,7 +51,7 @@ import Testing
         #expect(try await daemon.users() == ["alice"])
     }
 
-    @Test func `F59: a held session does not survive a restart, a kept one does`() async throws {
+    @Test func `F59: a held session does not survive a restart, a durable one does`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         try await daemon.logIn(.carol, session: "kept")
         try await daemon.logIn(.carol, session: "held", heldBy: 1)
@@ -62,14 +60,14 @@ import Testing
         #expect(try await next.sessions.status(.carol)?.sessions == 1)
     }
 
-    @Test func `F59: a purge leaves held sessions as they are`() async throws {
+    @Test func `F59: a purge keeps held sessions`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         #expect(try await daemon.purge(.alice).sessions == 1)
         try await daemon.release(.alice, connection: 1)
         #expect(await daemon.get(.alice, "bob") == "notLoggedIn")
     }
 
-    @Test func `F59, F61: a connection that goes while a purge is owed ends its session all the same`() async throws {
+    @Test func `F59, F61: a connection that closes while a purge is pending ends its session`() async throws {
         try await daemon.logIn(.alice, heldBy: 1)
         daemon.store.fail(.commitPurge)
         await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.purge(.alice) }

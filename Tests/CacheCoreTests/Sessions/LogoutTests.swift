@@ -7,9 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct LogoutTests {
     private let daemon = Daemon()
 
-    @Test func `F66: log-outs and purges wait behind no log-in, also where the disk is asked who there is`()
-        async throws
-    {
+    @Test func `F66: logouts and purges do not wait for logins, even to list the users`() async throws {
         let before = Daemon()
         for session in ["one", "two"] { try await before.logIn(.alice, session: session) }
         try await before.logIn(.carol)
@@ -26,7 +24,7 @@ import Testing
         #expect(try await next().logOut(.alice).users == 0)
     }
 
-    @Test func `I2, I3: after a log-out nothing of the user is there, in memory or on disk`() async throws {
+    @Test func `I2, I3: after a logout, nothing of the user remains in memory or on disk`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "mine")
         let receipt = try await daemon.logOut(.alice)
@@ -43,11 +41,11 @@ import Testing
         #expect(daemon.store.violations == [])
     }
 
-    @Test func `I3: the order of a log-out: downloads, keys, the commit, and what is left behind last`() async throws {
+    @Test func `I3: a logout ends downloads, wipes keys, commits, and then deletes files`() async throws {
         try await daemon.logIn(.alice)
         _ = try await daemon.sessions.cache(.alice).get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob")))) { _ in
         }
-        _ = daemon.world.log.take()
+        _ = daemon.world.log.removeAll()
         let receipt = try await daemon.logOut(.alice)
         #expect(receipt.cancelled == 1)
         #expect(
@@ -62,16 +60,16 @@ import Testing
         try await daemon.logIn(.alice)
         let answers = Answers()
         _ = try await daemon.sessions.cache(.alice).get(
-            ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.take)
+            ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.record)
         _ = try await daemon.logOut(.alice)
-        #expect(answers.told == ["cancelled"])
+        #expect(answers.outcomes == ["cancelled"])
         try await daemon.logIn(.alice)
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("late"))
         #expect(daemon.store.held(by: .alice) == [])
         #expect(await daemon.get(.alice, "bob", cached: true) == "null")
     }
 
-    @Test func `F45: one session of two logs out: nothing is purged until the last`() async throws {
+    @Test func `F45: a logout of one session of two purges nothing`() async throws {
         try await daemon.logIn(.alice, session: "one")
         try await daemon.logIn(.alice, session: "two")
         try await daemon.put(.alice, "bob", "mine")
@@ -84,7 +82,7 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "notLoggedIn")
     }
 
-    @Test func `a session that does not exist ends nothing; without SESSION all of them end`() async throws {
+    @Test func `LOGOUT of an unknown session ends nothing; without SESSION it ends all`() async throws {
         try await daemon.logIn(.alice, session: "one")
         try await daemon.logIn(.alice, session: "two", heldBy: 1)
         #expect(try await daemon.logOut(.alice, session: "three").sessions == 2)
@@ -92,7 +90,7 @@ import Testing
         #expect(await daemon.get(.alice, "bob") == "notLoggedIn")
     }
 
-    @Test func `a session that could not be taken away is still there`() async throws {
+    @Test func `a session whose end cannot be made durable remains`() async throws {
         try await daemon.logIn(.alice, session: "one")
         try await daemon.logIn(.alice, session: "two")
         daemon.store.fail(.commitSessions)
@@ -100,7 +98,7 @@ import Testing
         #expect(try await daemon.sessions.status(.alice)?.sessions == 2)
     }
 
-    @Test func `LOGOUT and PURGE of who is not logged in succeed with zeros, and still count as events`() async throws {
+    @Test func `LOGOUT and PURGE without a login succeed with zeros and advance the epoch`() async throws {
         var epoch = daemon.sessions.epochs.current(of: 1000)
         for receipt in [
             try await daemon.logOut(.alice), try await daemon.purge(.alice), try await daemon.purge(.alice, "bob"),
@@ -112,7 +110,7 @@ import Testing
         #expect(daemon.sessions.knownOwners == 0)
     }
 
-    @Test func `LOGOUT of all ends every user of the uid, looked up or not, and nobody else`() async throws {
+    @Test func `LOGOUT of all ends every user of the uid, in memory or on disk, and of no other uid`() async throws {
         for owner in [Owner.alice, .carol, .otherAlice] {
             try await daemon.logIn(owner)
             try await daemon.put(owner, "bob", "mine")
@@ -121,7 +119,7 @@ import Testing
         _ = await next.get(.alice, "bob")
         let receipt = try await next.logout.logOutAll(uid: 1000)
         #expect(receipt.users == 2)
-        // Not yet counted after a start.
+        // Not counted yet after a start.
         #expect(receipt.usage == nil)
         #expect(try await next.users() == [])
         #expect(await next.get(.otherAlice, "bob") == "mine from disk")
@@ -129,9 +127,7 @@ import Testing
         #expect(next.store.violations == [])
     }
 
-    @Test func `I2: LOGOUT of all does not pass over who is open in memory when the disk does not show the log-in`()
-        async throws
-    {
+    @Test func `I2: LOGOUT of all includes users in memory whose login the disk does not show`() async throws {
         try await daemon.logIn(.alice)
         let next = daemon.restarted()
         #expect(await next.get(.alice, "bob", cached: true) == "null")
@@ -149,7 +145,7 @@ import Testing
         #expect(try await daemon.users() == ["alice"])
     }
 
-    @Test func `one user's trouble keeps no other user's cache alive`() async throws {
+    @Test func `a failure of one user does not stop the logout of the others`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.logIn(.carol)
         daemon.store.fail(.commitLogout)
@@ -158,17 +154,16 @@ import Testing
         #expect(try await daemon.users().count == 1)
     }
 
-    @Test func `F41: LOGOUT of all passes over no user who is just being purged`() async throws {
+    @Test func `F41: LOGOUT of all includes a user who is being purged`() async throws {
         let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         let gate = daemon.store.hold(.commitPurge)
         async let purged = daemon.purge(.alice)
         await gate.reached()
         async let ended = daemon.logout.logOutAll(uid: 1000)
-        // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         while daemon.sessions.waiting(for: .alice) == 0 {
-            try await turn()
+            try await yieldTask()
         }
         gate.open()
         #expect(try await purged.users == 1)
@@ -177,7 +172,7 @@ import Testing
         #expect(daemon.store.violations == [])
     }
 
-    @Test func `I4: a log-in that cannot be read can still be ended`() async throws {
+    @Test func `I4: an unreadable login can be ended`() async throws {
         try await daemon.logIn(.alice)
         let next = daemon.restarted()
         next.store.fail(.load, times: .max)
@@ -188,7 +183,7 @@ import Testing
         #expect(next.store.login(of: .alice) == nil)
     }
 
-    @Test func `F41: log-in during log-out, purge during purge: each waits its turn and gets a true receipt`()
+    @Test func `F41: a login during a logout, and a purge during a purge, wait and get correct receipts`()
         async throws
     {
         let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
@@ -197,21 +192,20 @@ import Testing
         let gate = daemon.store.hold(.commitLogout)
         async let ended = daemon.logOut(.alice)
         await gate.reached()
-        // Closed to readers from the moment the end began.
+        // Reads are rejected as soon as the logout begins.
         #expect(daemon.sessions.openCache(.alice) == nil)
         async let opened: Void = daemon.logIn(.alice)
-        // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         while daemon.sessions.waiting(for: .alice) < 1 {
-            try await turn()
+            try await yieldTask()
         }
         async let purged = daemon.purge(.alice)
         while daemon.sessions.waiting(for: .alice) < 2 {
-            try await turn()
+            try await yieldTask()
         }
         async let read = daemon.get(.alice, "bob", cached: true)
         while daemon.sessions.waiting(for: .alice) < 3 {
-            try await turn()
+            try await yieldTask()
         }
         gate.open()
         let first = try await ended
@@ -225,10 +219,10 @@ import Testing
     }
 }
 
-/// Where nothing is to be submitted.
+/// A pool that fails the test if work is submitted.
 private struct ClosedPool: BlockingPool {
     func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void) {
-        Issue.record("this waits behind log-ins")
+        Issue.record("this work would wait for logins")
         work()
     }
 }

@@ -7,12 +7,10 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct PurgeTests {
     private let daemon = Daemon()
 
-    @Test func `I3: a purge empties the cache, the user stays logged in, and F42: what is put after it is kept`()
-        async throws
-    {
+    @Test func `I3, F42: a purge empties the cache, keeps the login, and later PUTs are stored`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "mine")
-        _ = daemon.world.log.take()
+        _ = daemon.world.log.removeAll()
         let receipt = try await daemon.purge(.alice)
         #expect(receipt.users == 1 && receipt.usage == Usage(images: 1, bytes: 128) && receipt.sessions == 1)
         #expect(daemon.world.log.events == ["close", "wipe", "commitPurge", "discard"])
@@ -23,8 +21,7 @@ import Testing
         #expect(daemon.store.violations == [])
     }
 
-    @Test func `I3: whoever still holds the old generation gets nothing from it and puts nothing into it`() async throws
-    {
+    @Test func `I3: the old generation accepts no reads and writes`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "mine")
         let old = try await daemon.sessions.cache(.alice)
@@ -37,20 +34,20 @@ import Testing
         #expect(daemon.store.held(by: .alice) == [])
     }
 
-    @Test func `a later GET downloads anew, and the download from before the purge does not end it`() async throws {
+    @Test func `a GET after a purge starts a new download, which the old one does not complete`() async throws {
         try await daemon.logIn(.alice)
         let query = ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob")))
         let answers = Answers()
-        _ = try await daemon.sessions.cache(.alice).get(query, resolve: answers.take)
+        _ = try await daemon.sessions.cache(.alice).get(query, resolve: answers.record)
         #expect(try await daemon.purge(.alice).cancelled == 1)
-        _ = try await daemon.sessions.cache(.alice).get(query, resolve: answers.take)
+        _ = try await daemon.sessions.cache(.alice).get(query, resolve: answers.record)
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("old"))
         daemon.fetcher.downloads[1].end(SampleImage.downloaded("new"))
-        #expect(answers.told == ["cancelled", "new from origin"])
+        #expect(answers.outcomes == ["cancelled", "new from origin"])
         #expect(daemon.store.held(by: .alice) == ["new"])
     }
 
-    @Test func `PURGE of profiles removes those in every size, and tells what was held`() async throws {
+    @Test func `PURGE of profiles removes every size and reports the removed images`() async throws {
         try await daemon.logIn(.alice)
         for profile in ["bob", "carol", "*", "UID"] { try await daemon.put(.alice, profile, profile) }
         // F63: `*` and `UID` are ordinary profiles.
@@ -60,7 +57,7 @@ import Testing
         #expect(try await daemon.purge(.alice, "nobody").usage == Usage())
     }
 
-    @Test func `I4: profiles that cannot be removed are purged with all the rest`() async throws {
+    @Test func `I4: if profiles cannot be removed, all images are purged`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "bob")
         try await daemon.put(.alice, "carol", "carol")
@@ -72,7 +69,7 @@ import Testing
         #expect(await daemon.get(.alice, "bob", cached: true) == "null")
     }
 
-    @Test func `PURGE of all empties every user of the uid; each stays logged in`() async throws {
+    @Test func `PURGE of all empties every user of the uid and keeps the logins`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.logIn(.carol)
         try await daemon.put(.alice, "bob", "mine")
@@ -84,7 +81,8 @@ import Testing
         #expect(some.users == 2 && some.usage == Usage(images: 1, bytes: 128))
     }
 
-    @Test func `an epoch grows with every log-in, purge and log-out of the uid, also across restarts`() async throws {
+    @Test func `the epoch increases with every login, purge and logout of the uid, also across restarts`() async throws
+    {
         var epochs: [UInt64] = [daemon.sessions.epochs.current(of: 1000)]
         try await daemon.logIn(.alice)
         epochs.append(try await daemon.sessions.cache(.alice).epoch)

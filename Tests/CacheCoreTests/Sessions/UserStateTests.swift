@@ -4,17 +4,11 @@ import Testing
 
 @testable import CacheCore
 
-/// What a LOGIN, PURGE or LOGOUT of one user comes to, as sequences of calls, without disk or clock.
+/// LOGIN, PURGE and LOGOUT of one user as sequences of calls, without disk or clock.
 @Suite struct UserStateTests {
     private let world = FakeWorld()
 
-    private func cache() throws -> UserCache {
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        return UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(), services: world.services)
-    }
-
-    /// Logged in with these sessions, the first of which connection 1 holds if that is said.
+    /// A user with these sessions, the first held by connection 1 if requested.
     private func open(_ sessions: String..., isHeld: Bool = false) throws -> UserState {
         var state = UserState()
         state.loaded(LoginRecord(sessions: Set(sessions.map { OpaqueID($0) }), loggedInAt: 0), service: nil)
@@ -22,7 +16,7 @@ import Testing
             state.loggedIn(
                 LoginRecord(loggedInAt: 0), LoginRequest(session: OpaqueID(sessions[0]), heldBy: 1), service: nil)
         }
-        state.opened(try cache())
+        state.opened(try world.cache())
         return state
     }
 
@@ -32,7 +26,7 @@ import Testing
         return state
     }
 
-    /// An ending that has failed.
+    /// A user whose purge or logout has failed.
     private func broken(_ invalidation: UserState.Invalidation) throws -> UserState {
         var state = try open("one", "two")
         _ = state.end(invalidation)
@@ -41,12 +35,12 @@ import Testing
         return state
     }
 
-    private func tell(_ step: UserState.InvalidationStep?) -> String {
+    private func describe(_ step: UserState.InvalidationStep?) -> String {
         switch step {
-        case nil: "nothing ends"
-        case .nothing: "nobody"
+        case nil: "none"
+        case .nothing: "not logged in"
         case .endSession(let session, let login, let remaining):
-            "end \(session.text), keep \(login.sessions.map(\.text).sorted()), \(remaining) stay"
+            "end \(session.text), keep \(login.sessions.map(\.text).sorted()), \(remaining) remain"
         case .end(.some, let invalidation): "close, commit \(invalidation)"
         case .end(nil, let invalidation): "commit \(invalidation)"
         }
@@ -61,82 +55,88 @@ import Testing
         }
     }
 
-    @Test func `an invalidation of who is logged in closes the cache first, and nobody has it from then on`() throws {
+    @Test func `a purge or logout closes the cache first`() throws {
         for invalidation in [UserState.Invalidation.purge, .logout] {
             var state = try open("one")
-            #expect(tell(state.end(invalidation)) == "close, commit \(invalidation)")
+            #expect(describe(state.end(invalidation)) == "close, commit \(invalidation)")
             #expect(state.cache == nil && state.isLoggedIn)
             #expect(isRefused(state, .shuttingDown))
-            let behind = [state.ended(invalidation).closed, state.ended(invalidation).closed]
-            #expect(behind[0] != nil && behind[1] == nil, "left behind once")
+            let closed = [state.ended(invalidation).closed, state.ended(invalidation).closed]
+            #expect(closed[0] != nil && closed[1] == nil, "the closed cache is not returned exactly once")
             #expect(state.sessions.count == (invalidation == .purge ? 1 : 0))
         }
     }
 
-    @Test func `of who is not logged in, or cannot be read, nothing is closed`() {
-        var stranger = loggedOut()
-        #expect(tell(stranger.end(.purge)) == "nobody" && tell(stranger.logOut(OpaqueID("one"))) == "nobody")
+    @Test func `without a readable login, nothing is closed`() {
+        var unknown = loggedOut()
+        #expect(
+            describe(unknown.end(.purge)) == "not logged in"
+                && describe(unknown.logOut(OpaqueID("one"))) == "not logged in")
         var unreadable = UserState()
-        #expect(tell(unreadable.end(.purge)) == "nobody" && tell(unreadable.end(.logout)) == "commit logout")
+        #expect(
+            describe(unreadable.end(.purge)) == "not logged in" && describe(unreadable.end(.logout)) == "commit logout")
     }
 
-    @Test func `I4, F61: an owed log-out stays owed, an owed purge turns into the log-out`() throws {
+    @Test func `I4, F61: a pending logout remains, and a logout replaces a pending purge`() throws {
         var logout = try broken(.logout)
-        #expect(tell(logout.end(.purge)) == "commit logout" && tell(logout.logOut(OpaqueID("one"))) == "commit logout")
+        #expect(
+            describe(logout.end(.purge)) == "commit logout"
+                && describe(logout.logOut(OpaqueID("one"))) == "commit logout")
         var purge = try broken(.purge)
-        #expect(tell(purge.end(.purge)) == "commit purge" && tell(purge.logOut(nil)) == "commit logout")
-        // What is left of the sessions is known when the purge is done.
-        #expect(tell(purge.logOut(OpaqueID("one"))) == "commit purge")
+        #expect(describe(purge.end(.purge)) == "commit purge" && describe(purge.logOut(nil)) == "commit logout")
+        // The sessions are known after the purge.
+        #expect(describe(purge.logOut(OpaqueID("one"))) == "commit purge")
         let isFirst = purge.failed(.purge, reason: "EIO")
-        #expect(!isFirst, "there is one next try, not one for each failure")
+        #expect(!isFirst, "a second retry is scheduled")
     }
 
-    @Test func `one session of several ends, the last ends the cache`() throws {
+    @Test func `the end of the last session ends the cache`() throws {
         var state = try open("one", "two")
-        #expect(tell(state.logOut(OpaqueID("one"))) == "end one, keep [\"two\"], 1 stay")
-        #expect(state.sessions.count == 2, "not before that is durable")
+        #expect(describe(state.logOut(OpaqueID("one"))) == "end one, keep [\"two\"], 1 remain")
+        #expect(state.sessions.count == 2, "ended before it was durable")
         state.sessionEnded(OpaqueID("one"), LoginRecord(sessions: [OpaqueID("two")], loggedInAt: 0))
-        #expect(tell(state.logOut(OpaqueID("three"))) == "end three, keep [\"two\"], 1 stay")
-        #expect(tell(state.logOut(OpaqueID("two"))) == "close, commit logout")
+        #expect(describe(state.logOut(OpaqueID("three"))) == "end three, keep [\"two\"], 1 remain")
+        #expect(describe(state.logOut(OpaqueID("two"))) == "close, commit logout")
     }
 
-    @Test func `F59: a session that is held ends with the last connection that holds it, and so may the log-in`() throws
-    {
+    @Test func `F59: a held session ends with the last connection that holds it`() throws {
         var state = try open("one", isHeld: true)
-        #expect(tell(state.release(OpaqueID("one"), connection: 2)) == "nothing ends")
-        #expect(tell(state.release(OpaqueID("other"), connection: 1)) == "nothing ends")
-        #expect(tell(state.release(OpaqueID("one"), connection: 1)) == "close, commit logout")
-        var owed = try open("one", isHeld: true)
-        _ = owed.end(.purge)
-        _ = owed.failed(.purge, reason: "EIO")
-        #expect(tell(owed.release(OpaqueID("one"), connection: 1)) == "commit logout")
+        #expect(describe(state.release(OpaqueID("one"), connection: 2)) == "none")
+        #expect(describe(state.release(OpaqueID("other"), connection: 1)) == "none")
+        #expect(describe(state.release(OpaqueID("one"), connection: 1)) == "close, commit logout")
+        var pending = try open("one", isHeld: true)
+        _ = pending.end(.purge)
+        _ = pending.failed(.purge, reason: "EIO")
+        #expect(describe(pending.release(OpaqueID("one"), connection: 1)) == "commit logout")
     }
 
-    @Test func `a log-in begins a cache, joins the open one, and waits for no invalidation that is owed`() throws {
+    @Test func `a login opens a cache or joins the open one, and fails while a purge is pending`() throws {
         let request = LoginRequest(session: OpaqueID("three"))
         guard case .begin(let first) = try loggedOut().logIn(request, settings: world.settings, now: 7) else {
-            return #expect(Bool(false), "the first begins")
+            Issue.record("the first login does not open the cache")
+            return
         }
         #expect(first.sessions == [OpaqueID("three")] && first.loggedInAt == 7)
         guard case .join(let after, _) = try open("one").logIn(request, settings: world.settings, now: 7) else {
-            return #expect(Bool(false), "a further one joins")
+            Issue.record("the second login does not join")
+            return
         }
         #expect(after.sessions.count == 2 && after.loggedInAt == 0)
-        let sentence = "the end of this user's cache could not be made durable and is being tried again: EIO"
-        #expect(isRefused(try broken(.logout), .inputOutput(sentence)))
+        let reason = "purge or logout not durable yet, retrying: EIO"
+        #expect(isRefused(try broken(.logout), .inputOutput(reason)))
         #expect(isRefused(UserState(), .shuttingDown))
     }
 
-    @Test func `I11: with a log-out the tokens are gone, whatever comes of it`() throws {
+    @Test func `I11: a logout removes the tokens even if it fails`() throws {
         var state = UserState()
         state.loaded(LoginRecord(token: Secret("t"), loggedInAt: 0), service: nil)
-        state.opened(try cache())
+        state.opened(try world.cache())
         _ = state.end(.logout)
         let service = state.endTokens()
         #expect(service == nil && state.account.token == nil)
     }
 
-    @Test func `who is logged in counts, who is not takes no memory`() throws {
+    @Test func `only logged-in users are charged for memory`() throws {
         let state = try open("one")
         #expect(state.bytes(of: .alice) > 5_000)
         #expect(loggedOut().bytes(of: .alice) == 0 && loggedOut().bytes(of: .alice, willBeLoggedIn: true) > 5_000)

@@ -3,11 +3,11 @@ import Testing
 
 @testable import CacheCore
 
-/// Who is logged in, known without asking the disk each time (F66).
+/// The list of logged-in users, read from disk once (F66).
 @Suite struct UsersOfUIDTests {
     private let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
 
-    @Test func `F66: the disk is asked once for who is logged in, and never again`() async throws {
+    @Test func `F66: the list is read from disk once`() async throws {
         try await daemon.logIn(.alice)
         let next = daemon.restarted()
         for _ in 0..<3 { #expect(try await next.users() == ["alice"]) }
@@ -22,7 +22,7 @@ import Testing
         #expect(next.sessions.knownOwners == 0)
     }
 
-    @Test func `I2, F41: log-ins and log-outs while it is read are in what is read`() async throws {
+    @Test func `I2, F41: the list includes logins and logouts that happen while it is read`() async throws {
         try await daemon.logIn(.alice)
         let next = Daemon(FakeWorld(store: daemon.store.restarted(), lifecycle: ThreadPool(threads: 3)))
         let gate = next.store.hold(.users)
@@ -37,17 +37,17 @@ import Testing
         #expect(next.store.calls(.users) == 1)
     }
 
-    @Test func `I2, F74: after a log-in that failed the disk says who is logged in`() async throws {
+    @Test func `I2, F74: after a failed login the list is read again`() async throws {
         try await daemon.logIn(.alice)
         #expect(try await daemon.users() == ["alice"])
-        // On disk all the same: LOGOUT of all must not pass over it.
+        // The login is on disk: LOGOUT of all must include it.
         daemon.store.fail(.commitLogin, with: .failed("fsync"), afterEffect: true)
         await #expect(throws: CacheFailure.self) { try await daemon.logIn(.carol) }
         #expect(try await daemon.logout.logOutAll(uid: 1000).users == 2)
         #expect(try await daemon.users() == [])
     }
 
-    @Test func `a log-in over the limit does not have the disk asked anew`() async throws {
+    @Test func `a login over the limit does not cause another reading`() async throws {
         daemon.world.settings.usersPerUID = 1
         try await daemon.logIn(.alice)
         #expect(try await daemon.users() == ["alice"])
@@ -56,7 +56,7 @@ import Testing
         #expect(daemon.store.calls(.users) == 1)
     }
 
-    @Test func `I4: who is owed a log-out is still among the users, until that is durable`() async throws {
+    @Test func `I4: a user whose logout is pending is listed until it is durable`() async throws {
         try await daemon.logIn(.alice)
         #expect(try await daemon.users() == ["alice"])
         daemon.store.fail(.commitLogout, with: .failed("fsync"))
@@ -66,7 +66,7 @@ import Testing
         #expect(try await daemon.users() == [])
     }
 
-    @Test func `a listing that failed is tried again by the next who asks`() async throws {
+    @Test func `a failed reading is repeated by the next caller`() async throws {
         try await daemon.logIn(.alice)
         let next = daemon.restarted()
         next.store.fail(.users, with: .failed("getdents64"))

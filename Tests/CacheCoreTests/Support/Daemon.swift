@@ -6,7 +6,7 @@ import NIOCore
 
 @testable import CacheCore
 
-/// The domain as a daemon runs it, over fakes, with the commands as a test wants to write them.
+/// The domain over fakes, with short calls for the commands.
 struct Daemon {
     let world: FakeWorld
     let sessions: UserSessions
@@ -25,7 +25,7 @@ struct Daemon {
         self.init(FakeWorld(budget: budget))
     }
 
-    /// The next start, on the same disk.
+    /// A new start with the same disk.
     func restarted() -> Daemon {
         Daemon(FakeWorld(store: world.store.restarted()))
     }
@@ -57,7 +57,7 @@ struct Daemon {
             ImageKey(profile: OpaqueID(profile)), SampleImage.png(label), timeToLive: nil)
     }
 
-    /// What a GET says: a label and where it came from, `null`, or the failure.
+    /// The result of a GET: label and source, `null`, or the failure.
     func get(_ owner: Owner, _ profile: String, cached: Bool = false) async -> String {
         let cache: UserCache
         do throws(CacheFailure) {
@@ -66,7 +66,7 @@ struct Daemon {
             return error.name
         }
         let imageKey = ImageKey(profile: OpaqueID(profile))
-        if let served = cache.hit(imageKey) { return CoordinatorBench.tell(.success(served)) }
+        if let served = cache.hit(imageKey) { return CoordinatorBench.describe(.success(served)) }
         return await cache.outcome(ImageQuery(imageKey: imageKey, download: cached ? .never : .awaited))
     }
 
@@ -78,37 +78,46 @@ struct Daemon {
 extension Owner {
     static let alice = Owner(uid: 1000, user: OpaqueID("alice"))
     static let carol = Owner(uid: 1000, user: OpaqueID("carol"))
-    /// The same account of another uid.
+    /// The user alice of another uid.
     static let otherAlice = Owner(uid: 1001, user: OpaqueID("alice"))
 }
 
 extension UserCache.Account {
-    /// The access token, whatever its state.
+    /// The access token, even if expired.
     var token: Secret? { (service?.tokens ?? tokens).access }
 }
 
 extension UserCache {
-    /// Asks, and waits for the answer.
+    /// Performs a GET and waits for its result.
     func outcome(_ query: ImageQuery) async -> String {
         await withCheckedContinuation { continuation in
-            get(query) { continuation.resume(returning: CoordinatorBench.tell($0)) }
+            get(query) { continuation.resume(returning: CoordinatorBench.describe($0)) }
         }
     }
 }
 
+extension FakeWorld {
+    /// Logs alice in and opens her cache.
+    func cache(token: Secret? = nil) throws -> UserCache {
+        let generationStore = try store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
+        return UserCache(
+            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(token: token), services: services)
+    }
+}
+
 extension UserSessions {
-    /// How many stand in line behind the one whose turn it is.
+    /// The number of operations that wait for the owner's lock.
     func waiting(for owner: Owner) -> Int { entry(owner)?.lock.waiting ?? 0 }
 
     func token(of owner: Owner) -> Secret? { entry(owner)?.state.withLockedValue { $0.account.token } }
 
-    /// How many owners are kept in memory.
+    /// The number of owners in memory.
     var knownOwners: Int { entries().count }
 }
 
-/// Lets others run while a test waits for them; throws when the test's time is up, so that what never comes is a
-/// failure.
-func turn() async throws {
+/// Yields to other tasks. Throws when the test's time limit is reached, so that a loop around it fails instead of
+/// hanging.
+func yieldTask() async throws {
     try Task.checkCancellation()
     await Task.yield()
 }

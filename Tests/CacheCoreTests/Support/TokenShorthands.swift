@@ -17,7 +17,7 @@ extension TokenGrant {
 }
 
 extension UserCache.Account {
-    /// Of a log-in that nothing renews.
+    /// Tokens of a login without a token endpoint.
     init(origin: String? = nil, token: Secret?) {
         self.init(origin: origin, tokens: LoginTokens(access: token))
     }
@@ -32,14 +32,14 @@ extension Secret {
 }
 
 extension Answers {
-    /// Waits until so many have come.
+    /// Waits for that number of token requests.
     func count(_ count: Int) async throws {
-        while told.count < count { try await turn() }
+        while outcomes.count < count { try await yieldTask() }
     }
 }
 
 extension UserSessions {
-    /// Returns when what had been begun about an owner's log-in is done.
+    /// Waits until the owner's token refresh has ended.
     func refreshesEnded(_ owner: Owner) async {
         while entry(owner)?.state.withLockedValue({ $0.service?.isIdle }) == false { await Task.yield() }
         await entry(owner)?.lock.withLock {}

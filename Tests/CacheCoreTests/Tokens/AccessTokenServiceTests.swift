@@ -6,7 +6,7 @@ import Testing
 
 @testable import CacheCore
 
-/// Tokens as log-ins, downloads and log-outs go with them, over fakes.
+/// Tokens in logins, downloads and logouts, over fakes.
 @Suite(.timeLimit(.minutes(5))) struct AccessTokenServiceTests {
     private let daemon = AccessTokenServiceTests.daemon()
 
@@ -20,15 +20,15 @@ import Testing
     }
 
     private var requests: [FakeTokenRequest] { daemon.world.tokens.requests }
-    private var shown: [Secret?] { daemon.fetcher.downloads.map(\.request.token) }
+    private var sentTokens: [Secret?] { daemon.fetcher.downloads.map(\.request.token) }
 
-    /// Asks for a profile; the answer comes later.
+    /// Requests a profile without waiting for the result.
     private func get(_ profile: String, _ answers: Answers, of daemon: Daemon? = nil) async throws {
         let cache = try await (daemon ?? self.daemon).sessions.cache(.alice)
-        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID(profile))), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID(profile))), resolve: answers.record)
     }
 
-    /// Answers every download: with an image for a bearer of `token`, else with 401.
+    /// Answers downloads with an image if they carry `token`, else with 401.
     private func serve(only token: String, on daemon: Daemon) {
         daemon.fetcher.answer = { download in
             download.token == Secret(token.utf8)
@@ -36,19 +36,19 @@ import Testing
         }
     }
 
-    @Test func `F80: a token request takes the share of the account, and one that is not sent is no failure`()
+    @Test func `F80: a token request is charged to the account, and one that is not sent is not a failure`()
         async throws
     {
         let daemon = Daemon(
             FakeWorld(budget: MemoryBudget(accountOf: { _ in 7 }), settings: self.daemon.world.settings))
         try await daemon.logIn(.alice, refresh: .init("r1"))
-        daemon.world.tokens.answer = { _ in .failure(.notAsked("open")) }
+        daemon.world.tokens.answer = { _ in .failure(.circuitOpen("open")) }
         for _ in 0..<2 { #expect(await daemon.get(.alice, "bob") == "origin open") }
         #expect(daemon.world.tokens.requests.map(\.request.uid) == [7, 7])
         #expect(daemon.world.services.counters[.tokenRefreshFailures] == 0)
     }
 
-    @Test func `with REFRESH alone the first download waits for a token, which is durable before it is sent`()
+    @Test func `with REFRESH alone the first download waits for a token, which is stored before it is sent`()
         async throws
     {
         let daemon = Self.daemon(lifecycle: ThreadPool())
@@ -67,27 +67,26 @@ import Testing
         gate.open()
         await daemon.fetcher.started(1)
         #expect(daemon.fetcher.downloads.map(\.request.token) == [.init("t1")])
-        let kept = try #require(daemon.store.login(of: .alice)?.tokens)
-        #expect(kept.access == .init("t1") && kept.refresh == .init("r2"))
-        #expect(kept.life == TokenLife(issuedAt: daemon.world.time.now, seconds: 60))
+        let stored = try #require(daemon.store.login(of: .alice)?.tokens)
+        #expect(stored.access == .init("t1") && stored.refresh == .init("r2"))
+        #expect(stored.life == TokenLife(issuedAt: daemon.world.time.now, seconds: 60))
     }
 
-    @Test func `I6: 200 downloads that are all refused make one token request, and each gets its image`()
+    @Test func `I6: 200 downloads that get 401 cause one token request, and each gets its image`()
         async throws
     {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         let answers = Answers()
         for number in 0..<200 { try await get("\(number)", answers) }
-        #expect(shown == Array(repeating: Secret("t1"), count: 200))
+        #expect(sentTokens == Array(repeating: Secret("t1"), count: 200))
         serve(only: "t2", on: daemon)
         for download in daemon.fetcher.downloads { download.end(.failed(.unauthorized("HTTP status 401"))) }
         #expect(requests.count == 1)
-        #expect(answers.told.isEmpty)
+        #expect(answers.outcomes.isEmpty)
         requests[0].end(.success(.init("t2")))
         await daemon.fetcher.started(400)
         try await answers.count(200)
-        #expect(answers.told.allSatisfy { $0.hasSuffix("from origin") })
-        // In the order they came.
+        #expect(answers.outcomes.allSatisfy { $0.hasSuffix("from origin") })
         #expect(
             daemon.fetcher.downloads.suffix(200).map(\.url) == daemon.fetcher.downloads.prefix(200).map(\.url))
         #expect(requests.count == 1)
@@ -95,29 +94,29 @@ import Testing
         #expect(daemon.world.services.counters[.downloads] == 200)
     }
 
-    @Test func `a refused refresh is UNAUTHORIZED and is remembered, until a log-in with tokens`() async throws {
+    @Test func `a rejected refresh is UNAUTHORIZED and is remembered until a login with tokens`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         serve(only: "t3", on: daemon)
-        daemon.world.tokens.answer = { _ in .failure(.refused("invalid_grant")) }
+        daemon.world.tokens.answer = { _ in .failure(.unauthorized("invalid_grant")) }
         for profile in ["bob", "eve", "dan"] {
             #expect(await daemon.get(.alice, profile) == "unauthorized(\"invalid_grant\")")
         }
         #expect(requests.count == 1)
-        // Nor is the token sent again that was refused.
-        #expect(shown == [.init("t1")])
+        // The rejected token is not sent again.
+        #expect(sentTokens == [.init("t1")])
         #expect(daemon.world.services.counters[.tokenRefreshFailures] == 1)
         try await daemon.logIn(.alice, token: .init("t3"))
         #expect(await daemon.get(.alice, "bob").hasSuffix("from origin"))
     }
 
-    @Test func `an endpoint that is down is ORIGIN or TIMEOUT, what is stale is served, and no token is lost`()
+    @Test func `an endpoint that is down is ORIGIN or TIMEOUT, stale images are served, and no token is lost`()
         async throws
     {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         serve(only: "t1", on: daemon)
         #expect(await daemon.get(.alice, "bob").hasSuffix("from origin"))
         serve(only: "t2", on: daemon)
-        // Past its life and past what is served while it is revalidated, not past what is served on errors.
+        // Past stale-while-revalidate, within stale-if-error.
         daemon.world.time.advance(seconds: 3_600 + 601)
         daemon.world.tokens.answer = { _ in .failure(.timedOut("slow")) }
         #expect(await daemon.get(.alice, "bob").contains("stale"))
@@ -129,14 +128,14 @@ import Testing
         #expect(await daemon.get(.alice, "eve").hasSuffix("from origin"))
     }
 
-    @Test func `TOKEN alone: what the origin refuses is UNAUTHORIZED, and nobody is asked for another`() async throws {
+    @Test func `with TOKEN alone a 401 is UNAUTHORIZED, without a token request`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"))
         serve(only: "t2", on: daemon)
         #expect(await daemon.get(.alice, "bob") == "unauthorized(\"HTTP status 401\")")
-        #expect(requests.isEmpty && shown == [.init("t1")])
+        #expect(requests.isEmpty && sentTokens == [.init("t1")])
     }
 
-    @Test func `TOKEN alone: a download that was refused is sent once more where a log-in has brought another`()
+    @Test func `with TOKEN alone a download that got 401 is repeated once if a login has brought another token`()
         async throws
     {
         try await daemon.logIn(.alice, token: .init("t1"))
@@ -144,33 +143,33 @@ import Testing
         try await get("bob", answers)
         try await daemon.logIn(.alice, token: .init("t2"))
         daemon.fetcher.downloads[0].end(.failed(.unauthorized("HTTP status 401")))
-        #expect(answers.told == [] && shown == [.init("t1"), .init("t2")])
+        #expect(answers.outcomes == [] && sentTokens == [.init("t1"), .init("t2")])
         daemon.fetcher.downloads[1].end(.failed(.unauthorized("HTTP status 401")))
-        #expect(answers.told == ["unauthorized(\"HTTP status 401\")"] && requests.isEmpty)
+        #expect(answers.outcomes == ["unauthorized(\"HTTP status 401\")"] && requests.isEmpty)
     }
 
-    @Test func `REFRESH that comes with a later log-in renews from then on`() async throws {
+    @Test func `a REFRESH that comes with a later login is used from then on`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"))
         serve(only: "t2", on: daemon)
         daemon.world.tokens.answer = { _ in .success(.init("t2")) }
         try await daemon.logIn(.alice, refresh: .init("r1"))
         #expect(await daemon.get(.alice, "bob").hasSuffix("from origin"))
-        #expect(shown.first == .init("t1") && shown.last == .init("t2"))
+        #expect(sentTokens.first == .init("t1") && sentTokens.last == .init("t2"))
         #expect(requests.map(\.request.refreshToken) == [.init("r1")])
         #expect(daemon.store.login(of: .alice)?.tokens.access == .init("t2"))
     }
 
-    @Test func `an origin that refuses the new token as well gets two requests and no more`() async throws {
+    @Test func `an origin that also rejects the new token gets two requests in all`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         serve(only: "none", on: daemon)
         daemon.world.tokens.answer = { _ in .success(.init("t2")) }
         #expect(await daemon.get(.alice, "bob") == "unauthorized(\"HTTP status 401\")")
-        #expect(shown == [.init("t1"), .init("t2")])
+        #expect(sentTokens == [.init("t1"), .init("t2")])
         #expect(await daemon.get(.alice, "eve").hasPrefix("unauthorized"))
         #expect(requests.count == 1)
     }
 
-    @Test func `I3, F40: a log-out ends a refresh under way, and its answer reaches nobody, then or later`()
+    @Test func `I3, F40: a logout cancels a refresh in flight, and its late response is discarded`()
         async throws
     {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
@@ -178,17 +177,17 @@ import Testing
         let answers = Answers()
         try await get("bob", answers)
         #expect(try await daemon.logOut(.alice).cancelled == 1)
-        #expect(answers.told == ["cancelled"])
+        #expect(answers.outcomes == ["cancelled"])
         #expect(requests.map(\.isCancelled) == [true])
         try await daemon.logIn(.alice, token: .init("t9"))
         requests[0].end(.success(.init("t2", refresh: "r2")))
         await daemon.sessions.refreshesEnded(.alice)
         #expect(daemon.store.login(of: .alice)?.tokens == .of("t9"))
         #expect(daemon.sessions.token(of: .alice) == .init("t9"))
-        #expect(answers.told == ["cancelled"])
+        #expect(answers.outcomes == ["cancelled"])
     }
 
-    @Test func `I3: tokens that a log-out overtook on their way to the disk are not written`() async throws {
+    @Test func `I3: tokens that wait to be stored are not written after a logout`() async throws {
         let daemon = Self.daemon(lifecycle: ThreadPool())
         try await daemon.logIn(.alice, refresh: .init("r1"))
         try await get("bob", Answers(), of: daemon)
@@ -205,37 +204,37 @@ import Testing
         #expect(daemon.store.calls(.commitSessions) == 0)
     }
 
-    @Test func `a purge keeps the tokens, and a refresh under way goes on for those who ask after it`() async throws {
+    @Test func `a purge keeps the tokens, and a refresh in flight continues for later requests`() async throws {
         try await daemon.logIn(.alice, token: .init("t1"), refresh: .init("r1"))
         serve(only: "t2", on: daemon)
         let before = Answers()
         try await get("bob", before)
         #expect(try await daemon.purge(.alice).cancelled == 1)
-        #expect(before.told == ["cancelled"])
+        #expect(before.outcomes == ["cancelled"])
         let after = Answers()
         try await get("bob", after)
         #expect(requests.map(\.isCancelled) == [false])
         requests[0].end(.success(.init("t2", refresh: "r2")))
         try await after.count(1)
-        #expect(before.told == ["cancelled"] && after.told.first?.hasSuffix("from origin") == true)
+        #expect(before.outcomes == ["cancelled"] && after.outcomes.first?.hasSuffix("from origin") == true)
         #expect(requests.count == 1)
         #expect(daemon.store.login(of: .alice)?.tokens.refresh == .init("r2"))
     }
 
-    @Test func `who stops waiting for a token waits for nothing, and sends nothing later`() async throws {
+    @Test func `a waiter that leaves during a refresh causes no download later`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         let cache = try await daemon.sessions.cache(.alice)
-        let waiter = cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.take)
+        let waiter = cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.record)
         cache.leave(waiter)
         daemon.world.time.advance(seconds: 5)
         requests[0].end(.success(.init("t1")))
         await daemon.sessions.refreshesEnded(.alice)
-        #expect(daemon.fetcher.downloads.isEmpty && answers.told.isEmpty)
+        #expect(daemon.fetcher.downloads.isEmpty && answers.outcomes.isEmpty)
         #expect(daemon.sessions.token(of: .alice) == .init("t1"))
     }
 
-    @Test func `a log-in with other tokens supersedes a refresh under way`() async throws {
+    @Test func `a login with other tokens supersedes a refresh in flight`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         serve(only: "t2", on: daemon)
         let answers = Answers()
@@ -245,11 +244,11 @@ import Testing
         requests[0].end(.success(.init("stray", refresh: "stray")))
         requests[1].end(.success(.init("t2")))
         try await answers.count(1)
-        #expect(answers.told.first?.hasSuffix("from origin") == true)
+        #expect(answers.outcomes.first?.hasSuffix("from origin") == true)
         #expect(daemon.store.login(of: .alice)?.tokens.refresh == .init("r2"))
     }
 
-    @Test func `tokens, their life and the rotated refresh token outlive a restart`() async throws {
+    @Test func `tokens, their lifetime and the rotated refresh token survive a restart`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         serve(only: "t1", on: daemon)
         daemon.world.tokens.answer = { _ in .success(.init("t1", lifetime: 600, refresh: "r2")) }
@@ -264,7 +263,7 @@ import Testing
         #expect(next.world.tokens.requests.map(\.request.refreshToken) == [.init("r2")])
     }
 
-    @Test func `tokens that cannot be made durable are used, and kept as soon as the disk lets that be`()
+    @Test func `tokens that cannot be stored are used, and stored once the disk allows it`()
         async throws
     {
         try await daemon.logIn(.alice, refresh: .init("r1"))
@@ -274,44 +273,43 @@ import Testing
         #expect(await daemon.get(.alice, "bob").hasSuffix("from origin"))
         #expect(daemon.store.login(of: .alice)?.tokens == .of(nil, "r1"))
         for seconds in [1, 2] as [Int64] {
-            while daemon.world.time.timers == 0 { try await turn() }
+            while daemon.world.time.timers == 0 { try await yieldTask() }
             daemon.world.time.advance(seconds: seconds)
         }
-        while daemon.store.login(of: .alice)?.tokens.refresh != .init("r2") { try await turn() }
+        while daemon.store.login(of: .alice)?.tokens.refresh != .init("r2") { try await yieldTask() }
         #expect(daemon.world.time.timers == 0)
     }
 
-    @Test func `I11: a request that has ended is let go of, and with it the refresh token that was used`() async throws
-    {
+    @Test func `I11: a completed request is released together with its refresh token`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         try await get("bob", answers)
         weak let request = requests.first
         daemon.world.tokens.forgetRequests()
-        // The service keeps it while it is under way: a log-out would cancel it.
+        // The service keeps it while it is in flight, because a logout must be able to cancel it.
         #expect(request != nil)
         request?.end(.success(.init("t1", refresh: "r2")))
         await daemon.fetcher.started(1)
         await daemon.sessions.refreshesEnded(.alice)
-        while request != nil { try await turn() }
+        while request != nil { try await yieldTask() }
     }
 
-    @Test func `I4: a refresh token that came with an unusable access token is durable, and who waits is told ORIGIN`()
+    @Test func `I4: the refresh token of an unusable response is stored, and the waiters get ORIGIN`()
         async throws
     {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         try await get("bob", answers)
-        requests[0].end(.failure(.unusable("no bearer", refreshToken: .init("r2"))))
+        requests[0].end(.failure(.origin("no bearer", refreshToken: .init("r2"))))
         try await answers.count(1)
-        #expect(answers.told == ["origin no bearer"])
+        #expect(answers.outcomes == ["origin no bearer"])
         #expect(daemon.store.login(of: .alice)?.tokens == .of(nil, "r2"))
         daemon.world.time.advance(seconds: 1)
         try await get("eve", answers)
         #expect(requests.last?.request.refreshToken == .init("r2"))
     }
 
-    @Test func `a stop waits for a refresh under way, so that a rotated refresh token is not lost`() async throws {
+    @Test func `a stop waits for a refresh in flight, so that a rotated refresh token is not lost`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         try await get("bob", Answers())
         async let stopped: Void = daemon.logout.shutDown()
@@ -320,23 +318,22 @@ import Testing
         #expect(daemon.store.login(of: .alice)?.tokens.refresh == .init("r2"))
     }
 
-    @Test func `a stop does not wait longer than 5 s for an endpoint that does not answer`() async throws {
+    @Test func `a stop waits at most 5 s for an endpoint that does not respond`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         try await get("bob", answers)
         async let stopped: Void = daemon.logout.shutDown()
-        while daemon.world.time.timers == 0 { try await turn() }
+        while daemon.world.time.timers == 0 { try await yieldTask() }
         daemon.world.time.advance(seconds: 5)
         await stopped
-        #expect(answers.told == ["shuttingDown"])
+        #expect(answers.outcomes == ["shuttingDown"])
         #expect(daemon.store.login(of: .alice)?.tokens == .of(nil, "r1"))
         #expect(requests.count == 1)
     }
 
-    @Test func `REFRESH needs an origin with a token endpoint, and the error says what is missing`() async throws {
+    @Test func `REFRESH requires an origin with a token endpoint, and the error names what is missing`() async throws {
         daemon.world.settings.origins["plain"] = FakeWorld.origin
-        let missing =
-            "REFRESH: origin plain has no token endpoint; origins.plain.token in the configuration would name it"
+        let missing = "REFRESH: origin plain has no token endpoint; set origins.plain.token"
         await #expect(throws: CacheFailure.invalid(missing)) {
             try await daemon.logIn(.alice, origin: "plain", refresh: .init("r1"))
         }

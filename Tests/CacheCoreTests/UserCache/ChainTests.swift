@@ -6,14 +6,14 @@ import Testing
 
 @testable import CacheCore
 
-/// An origin of three links, in one user's cache, over fakes whose work runs at once.
+/// An origin with three upstreams, in one user's cache, over fakes that run work inline.
 @Suite struct ChainTests {
     private static let imageKey = ImageKey(profile: OpaqueID("bob"))
     private static let query = ImageQuery(imageKey: imageKey)
 
     private let world: FakeWorld
     private let cache: UserCache
-    /// What each link says: a label for a picture, `none`, `same`, or the status that it fails with.
+    /// The response of each upstream: an image label, `none`, `same`, or a failure.
     private let answers = NIOLockedValueBox<[String: String]>([:])
     private let headers = NIOLockedValueBox<[String: [String]]>([:])
 
@@ -26,10 +26,7 @@ import Testing
         (origin.defaultTTL, origin.staleWhileRevalidate, origin.staleIfError) = (3_600, 0, 3_600)
         world.settings = CacheSettings(origins: ["default": origin])
         self.world = world
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        cache = UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(origin: nil, token: Secret("t")),
-            services: world.services)
+        cache = try world.cache(token: Secret("t"))
         let (answers, headers) = (answers, headers)
         world.fetcher.answer = { download in
             switch answers.withLockedValue({ $0[Self.name(download)] }) {
@@ -49,11 +46,11 @@ import Testing
         String(download.target.url.dropFirst("https://".count).prefix(1))
     }
 
-    private func say(_ a: String?, _ b: String?, _ c: String?) {
+    private func respond(_ a: String?, _ b: String?, _ c: String?) {
         answers.withLockedValue { $0 = ["a": a, "b": b, "c": c].compactMapValues { $0 } }
     }
 
-    /// What a GET is answered with, and whom it asked.
+    /// The result of a GET and the upstreams that were requested.
     private func get(_ query: ImageQuery = query) async -> String {
         let before = world.fetcher.downloads.count
         let outcome = await cache.outcome(query)
@@ -71,40 +68,41 @@ import Testing
         (["none", "none", "500"], "origin 500 by abc"),
         (["500", "none", "none"], "origin 500 by abc"),
         (["500", "502", "none"], "origin 502 by abc"),
-        // It is about who asks: the next would be asked for nothing.
+        // A local limit fails the GET; the next upstream would be limited as well.
         (["busy", "two", "three"], "busy(\"busy\") by a"),
     ])
-    func `the first that has a picture wins, and where nobody has one a failure is no lasting "none"`(
-        says: [String], outcome: String
+    func `the first upstream with an image wins; without an image, a failure takes precedence over a 404`(
+        responses: [String], outcome: String
     ) async {
-        say(says[0], says[1], says[2])
+        respond(responses[0], responses[1], responses[2])
         #expect(await get() == outcome)
     }
 
-    @Test func `each link's "none" is remembered by itself`() async {
-        say("none", "500", "none")
+    @Test func `each upstream's 404 is remembered separately`() async {
+        respond("none", "500", "none")
         #expect(await get() == "origin 500 by abc")
         #expect(await get() == "origin 500 by b")
-        say("one", "none", "three")
+        respond("one", "none", "three")
         #expect(await get() == "null by b")
         #expect(await get() == "null by ")
         world.time.now += 301
         #expect(await get() == "one from origin by a")
     }
 
-    @Test func `each link's response without a usable image is remembered by itself, and counts as its failure`() async
+    @Test func `each upstream's response without a usable image is remembered separately and counts as a failure`()
+        async
     {
-        say("html", "none", "500")
+        respond("html", "none", "500")
         #expect(await get() == "origin 500 by abc")
-        say("one", "two", "three")
+        respond("one", "two", "three")
         #expect(await get() == "three from origin by c")
         #expect(record?.isStandIn == true)
-        // Until the first is believed no longer.
+        // Until the first remembered failure expires.
         world.time.now += 301
         #expect(await get() == "one from origin by a")
     }
 
-    @Test func `of the times that links are believed the shortest is that of the whole`() async {
+    @Test func `the combined 404 lasts as long as the shortest of the upstreams' 404s`() async {
         world.fetcher.answer = { download in
             let age = Self.name(download) == "b" ? "60" : "600"
             return .missing(ResponseHeaders(["cache-control": ["max-age=\(age)"]]))
@@ -114,73 +112,77 @@ import Testing
         #expect(await get() == "null by b")
     }
 
-    @Test func `who gave a picture is asked about it first, and the others from the beginning when it has none`() async
-    {
+    @Test func `the upstream of a stored image is requested first; if it has none, the chain starts over`() async {
         headers.withLockedValue { $0 = ["etag": ["\"1\""], "cache-control": ["max-age=60"]] }
-        say("none", "two", nil)
+        respond("none", "two", nil)
         #expect(await get() == "two from origin by ab")
         world.time.now += 61
-        say("one", "same", nil)
+        respond("one", "same", nil)
         #expect(await get() == "two from revalidated by b")
         #expect(world.fetcher.downloads.last?.request.condition?.etag == "\"1\"")
         world.time.now += 3_601
-        say("one", "none", nil)
+        respond("one", "none", nil)
         #expect(await get() == "one from origin by ba")
-        // The validator is another link's.
+        // The validator belongs to another upstream.
         #expect(world.fetcher.downloads.last?.request.condition == nil)
         world.time.now += 61
-        say("none", "none", "none")
+        respond("none", "none", "none")
         #expect(await get() == "null by abc")
         #expect(record == nil && world.store.held(by: .alice) == [])
     }
 
-    @Test func `I9: while who gave a picture fails it is served, stale, rather than another's`() async {
+    @Test func `I9: if the upstream of a stored image fails, the image is served stale instead of another upstream's`()
+        async
+    {
         headers.withLockedValue { $0 = ["cache-control": ["max-age=60"]] }
-        say("none", "two", nil)
+        respond("none", "two", nil)
         #expect(await get() == "two from origin by ab")
         world.time.now += 61
-        say("none", "500", "three")
+        respond("none", "500", "three")
         #expect(await get() == "two from memory, stale by b")
-        // Not where it says that this user may not have it, whatever the others say.
-        say("none", "403", "500")
+        // A 403 from the image's upstream forbids the stale image, whatever the others respond.
+        respond("none", "403", "500")
         #expect(await get() == "forbidden(\"403\") by bac")
-        say("none", "403", "three")
+        respond("none", "403", "three")
         #expect(await get() == "three from origin by bc")
     }
 
-    @Test func `what its giver has no more is dropped, also where another link fails`() async {
+    @Test func `an image that its upstream no longer has is removed, even if another upstream fails`() async {
         headers.withLockedValue { $0 = ["cache-control": ["max-age=60"]] }
-        say("none", "two", nil)
+        respond("none", "two", nil)
         #expect(await get() == "two from origin by ab")
         world.time.now += 61
-        say("500", "none", "none")
+        respond("500", "none", "none")
         #expect(await get() == "origin 500 by bac")
         #expect(record == nil && world.store.held(by: .alice) == [])
     }
 
-    @Test func `behind a link that failed a picture stands in for a while, and then all are asked anew`() async {
+    @Test
+    func `an image from after a failed upstream gets a short lifetime, and then all upstreams are requested again`()
+        async
+    {
         headers.withLockedValue { $0 = ["etag": ["\"1\""], "cache-control": ["max-age=86400"]] }
-        say("500", "two", nil)
+        respond("500", "two", nil)
         #expect(await get() == "two from origin by ab")
         #expect(record?.isStandIn == true && record?.freshness.timeToLive(at: world.time.now) == 300)
         world.time.now += 301
-        say("500", "same", nil)
+        respond("500", "same", nil)
         #expect(await get() == "two from revalidated by ab")
         #expect(record?.isStandIn == true && record?.freshness.timeToLive(at: world.time.now) == 300)
         world.time.now += 301
-        say("none", "same", nil)
+        respond("none", "same", nil)
         #expect(await get() == "two from revalidated by ab")
         #expect(record?.isStandIn == false && record?.freshness.timeToLive(at: world.time.now) == 86_400)
     }
 
-    @Test func `F39: the token goes to the links that it is for`() async {
-        say("none", "none", "three")
+    @Test func `F39: the token is sent only to the upstreams that are configured for it`() async {
+        respond("none", "none", "three")
         #expect(await get() == "three from origin by abc")
         #expect(world.fetcher.downloads.map { $0.request.token?.text } == [nil, nil, "t"])
     }
 
-    @Test func `I8: all links share one time limit, and each may take an even part of what is left`() async {
-        say(nil, nil, nil)
+    @Test func `I8: the upstreams share one timeout, and each gets an equal part of what remains`() async {
+        respond(nil, nil, nil)
         let first = Task { await get() }
         await world.fetcher.started(1)
         #expect(world.fetcher.downloads[0].request.timeout == 1_250)
@@ -195,29 +197,29 @@ import Testing
         #expect(await first.value == "timeout by abc")
     }
 
-    @Test func `I6: a chain is one flight, and a GET with one link's URL is another`() async {
-        say(nil, nil, nil)
-        let told = NIOLockedValueBox<[String]>([])
-        func ask(_ name: String, _ query: ImageQuery = ChainTests.query) {
+    @Test func `I6: a chain is one flight, and a GET with the URL of one upstream is another`() async {
+        respond(nil, nil, nil)
+        let received = NIOLockedValueBox<[String]>([])
+        func request(_ name: String, _ query: ImageQuery = ChainTests.query) {
             cache.get(query) { outcome in
-                told.withLockedValue { $0.append("\(name): \(CoordinatorBench.tell(outcome))") }
+                received.withLockedValue { $0.append("\(name): \(CoordinatorBench.describe(outcome))") }
             }
         }
-        for number in 1...3 { ask("\(number)") }
+        for number in 1...3 { request("\(number)") }
         let named = DownloadTarget(url: "https://a.test/bob", isNamedByClient: true)
-        ask("named", ImageQuery(imageKey: Self.imageKey, named: named))
+        request("named", ImageQuery(imageKey: Self.imageKey, named: named))
         #expect(world.fetcher.downloads.map(\.url) == ["https://a.test/bob", "https://a.test/bob"])
         world.fetcher.downloads[0].end(.missing(ResponseHeaders()))
-        ask("4")
+        request("4")
         world.fetcher.downloads[2].end(SampleImage.downloaded("two"))
-        #expect(told.withLockedValue { $0 } == (1...4).map { "\($0): two from origin" })
+        #expect(received.withLockedValue { $0 } == (1...4).map { "\($0): two from origin" })
         world.fetcher.downloads[1].end(.missing(ResponseHeaders()))
-        #expect(told.withLockedValue { $0.last } == "named: null")
+        #expect(received.withLockedValue { $0.last } == "named: null")
         #expect(cache.hit(Self.imageKey)?.image.label == "two")
     }
 
-    @Test func `I3: a purge ends a chain between two of its links`() async throws {
-        say(nil, nil, nil)
+    @Test func `I3: a purge ends a chain between two upstreams`() async throws {
+        respond(nil, nil, nil)
         let waiting = Task { await cache.outcome(Self.query) }
         await world.fetcher.started(1)
         #expect(try cache.purge([OpaqueID("bob")]).cancelled == 1)
@@ -226,8 +228,8 @@ import Testing
         #expect(world.fetcher.downloads.count == 1 && world.fetcher.downloads[0].isCancelled)
     }
 
-    @Test func `what was said to other tokens counts for nothing: all links are asked anew`() async {
-        say(nil, nil, "three")
+    @Test func `after a login with other tokens, all upstreams are requested again`() async {
+        respond(nil, nil, "three")
         let waiting = Task { await get() }
         await world.fetcher.started(1)
         world.fetcher.downloads[0].end(.missing(ResponseHeaders()))

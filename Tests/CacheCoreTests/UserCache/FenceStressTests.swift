@@ -1,17 +1,18 @@
 import CacheFakes
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import CacheCore
 
-/// Many at once, on real threads, with the one check that matters: what a receipt has promised.
+/// Random commands on real threads; the ledger checks every served image against all receipts.
 @Suite(.timeLimit(.minutes(5))) struct FenceStressTests {
     private static let owners: [Owner] = [.alice, .carol, .otherAlice]
     private static let profiles = ["bob", "eve"]
 
     @Test(arguments: [(1, false), (2, false), (3, true), (4, true)])
-    func `I3, F41, F42: after a receipt no GET returns bytes from before it, whatever goes on at once`(
+    func `I3, F41, F42: after a receipt no GET returns bytes from before it, in random concurrent histories`(
         seed: UInt64, isFailing: Bool
     ) async throws {
         let ledger = Ledger()
@@ -24,10 +25,10 @@ import Testing
             if number % 11 == 0 { return .failed(.origin("status 500")) }
             if number % 7 == 0 { return .missing(ResponseHeaders()) }
             if let etag = request.condition?.etag, number % 3 > 0 {
-                // What is held still holds, or something else does, so that it is asked for again.
+                // A 304 for the stored image, or for another one, which causes an unconditional request.
                 return .notModified(ResponseHeaders(["etag": [number % 5 == 0 ? "\"another\"" : etag]]))
             }
-            // Stale at once now and then, so that it is revalidated behind.
+            // Some images are stale at once, so that they are revalidated in the background.
             let age = number % 3 == 0 ? "max-age=0" : "max-age=60"
             return SampleImage.downloaded(
                 "d\(number)", headers: ["cache-control": [age], "etag": ["\"\(number)\""]])
@@ -35,7 +36,7 @@ import Testing
         await withTaskGroup(of: Void.self) { group in
             for worker in 0..<8 {
                 group.addTask {
-                    var random = SplitMix(state: seed << 32 | UInt64(worker))
+                    var random = SeededRandom(seed: seed << 32 | UInt64(worker))
                     for _ in 0..<250 {
                         let owner = Self.owners.randomElement(using: &random) ?? .alice
                         let profile = Self.profiles.randomElement(using: &random) ?? "bob"
@@ -43,33 +44,31 @@ import Testing
                             let step: FakeStore.Step = random.next() % 2 == 0 ? .commitPurge : .commitLogout
                             world.store.fail(step, times: 1, afterEffect: step == .commitLogout)
                         }
-                        // What is judged and written at once now waits its turn then; what is seen without waiting,
-                        // too.
+                        // Varies between inline and queued writes, and between disk lookups with and without waiting.
                         world.fetcher.isBusy = random.next() % 3 == 0
                         world.store.isInPageCache = random.next() % 2 == 0
-                        await Self.act(
+                        await Self.run(
                             random.next() % 100, worker: worker, owner, profile, daemon, ledger)
                         world.time.advance(milliseconds: 300)
                     }
                 }
             }
         }
-        // All is over: nothing is left of anybody.
         for step in [FakeStore.Step.commitPurge, .commitLogout] { world.store.fail(step, times: 0) }
         for uid in [1000, 1001] as [UInt32] { _ = try await daemon.logout.logOutAll(uid: uid) }
         #expect(ledger.violations == [])
         #expect(world.store.violations == [])
-        // What nothing leads to any more leaves the tier behind the receipt.
-        while world.services.memory.statistics.images > 0 { try await turn() }
+        // Entries of closed caches leave the tier after the receipt.
+        while world.services.memory.statistics.images > 0 { try await yieldTask() }
         #expect(try await daemon.users() == [])
         #expect(daemon.sessions.knownOwners == 0)
-        // The run did what it is for.
+        // The run covered what it is meant to cover.
         #expect(ledger.imagesSeen > 50)
         #expect(ledger.receipts > 50)
         #expect(world.services.counters[.notModified] > 0)
     }
 
-    private static func act(
+    private static func run(
         _ dice: UInt64, worker: Int, _ owner: Owner, _ profile: String, _ daemon: Daemon, _ ledger: Ledger
     ) async {
         let imageKey = ImageKey(profile: OpaqueID(profile))
@@ -85,31 +84,31 @@ import Testing
                 }
                 if case .success = put { ledger.stored(number, owner, profile) }
             case 35..<75:
-                // Only what was in force before a hit was looked for is a promise to it.
-                let promises = ledger.promises(owner, profile)
+                // A hit must respect the receipts from before its lookup.
+                let guarantees = ledger.guarantees(owner, profile)
                 if let cache = daemon.sessions.openCache(owner), let served = cache.hit(imageKey) {
-                    ledger.saw(served.image.label, against: promises)
+                    ledger.check(served.image.label, against: guarantees)
                 } else {
                     await get(imageKey, of: owner, daemon, ledger, leaving: dice < 40)
                 }
             case 75..<83:
-                let promise = ledger.promise(owner, nil)
+                let guarantee = ledger.guarantee(owner, nil)
                 _ = try await daemon.purge(owner)
-                ledger.keep(promise)
+                ledger.addReceipt(guarantee)
             case 83..<91:
-                let promise = ledger.promise(owner, profile)
+                let guarantee = ledger.guarantee(owner, profile)
                 _ = try await daemon.purge(owner, profile)
-                ledger.keep(promise)
+                ledger.addReceipt(guarantee)
             case 91..<95:
                 try await daemon.release(owner, session: "\(dice % 2)", connection: UInt64(worker))
             default:
-                let promise = ledger.promise(owner, nil)
+                let guarantee = ledger.guarantee(owner, nil)
                 if try await daemon.logOut(owner, session: dice == 99 ? "0" : nil).sessions == 0 {
-                    ledger.keep(promise)
+                    ledger.addReceipt(guarantee)
                 }
             }
         } catch {
-            // Not logged in, purged while waiting, or an end that is owed: all of them are right answers here.
+            // NOLOGIN, CANCELLED and IOERR are correct replies here.
         }
     }
 
@@ -123,38 +122,36 @@ import Testing
             return
         }
         let query = ImageQuery(imageKey: imageKey)
-        let promises = ledger.promises(owner, imageKey.profile.text)
-        let lookup = cache.lookAtDisk(query)
-        if let served = lookup.image { return ledger.saw(served.image.label, against: promises) }
+        let guarantees = ledger.guarantees(owner, imageKey.profile.text)
+        let lookup = cache.lookUpOnDisk(query)
+        if let served = lookup.image { return ledger.check(served.image.label, against: guarantees) }
         if leaving {
-            return cache.leave(cache.get(query, after: lookup) { ledger.answered($0, owner, imageKey.profile.text) })
+            return cache.leave(cache.get(query, after: lookup) { ledger.checkReply($0, owner, imageKey.profile.text) })
         }
         await withCheckedContinuation { continuation in
             cache.get(query, after: lookup) { outcome in
-                ledger.answered(outcome, owner, imageKey.profile.text)
+                ledger.checkReply(outcome, owner, imageKey.profile.text)
                 continuation.resume()
             }
         }
     }
 }
 
-/// What was stored when, what receipts have promised about it, and who broke a promise.
-///
-/// Every image carries a number. A log-out or purge of a user ends all with a number from before it began: whoever has
-/// such a number also had the cache that was ended. A purge of a profile ends every download that had begun and every
-/// PUT that was done.
+/// Records which image was stored when and what each receipt guarantees, and collects violations. Every image has a
+/// number. A receipt for a user excludes all images with a number from before its command. A receipt for a profile
+/// excludes all downloads that began and all PUTs that completed before its command.
 private final class Ledger: Sendable {
-    struct Promise: Sendable {
+    struct Guarantee: Sendable {
         let owner: Owner
         let profile: String?
         let before: Int
         let done: Set<Int>
     }
 
-    struct Promises: Sendable {
+    struct Guarantees: Sendable {
         var before = 0
         var downloadsBefore = 0
-        var gone: Set<Int> = []
+        var excluded: Set<Int> = []
     }
 
     private struct Key: Hashable {
@@ -165,7 +162,7 @@ private final class Ledger: Sendable {
     private struct State {
         var lastNumber = 0
         var stored: [Key: Set<Int>] = [:]
-        var promises: [Key: Promises] = [:]
+        var guarantees: [Key: Guarantees] = [:]
         var violations: [String] = []
         var imagesSeen = 0
         var receipts = 0
@@ -188,53 +185,53 @@ private final class Ledger: Sendable {
         state.withLockedValue { _ = $0.stored[Key(owner: owner, profile: profile), default: []].insert(number) }
     }
 
-    /// What a receipt would promise for an ending that begins now.
-    func promise(_ owner: Owner, _ profile: String?) -> Promise {
+    /// The guarantee of a receipt for a command that begins now.
+    func guarantee(_ owner: Owner, _ profile: String?) -> Guarantee {
         state.withLockedValue { state in
             state.lastNumber += 1
             let done = profile.flatMap { state.stored[Key(owner: owner, profile: $0)] } ?? []
-            return Promise(owner: owner, profile: profile, before: state.lastNumber, done: done)
+            return Guarantee(owner: owner, profile: profile, before: state.lastNumber, done: done)
         }
     }
 
-    /// The receipt is here.
-    func keep(_ promise: Promise) {
+    /// Called when the receipt has arrived.
+    func addReceipt(_ guarantee: Guarantee) {
         state.withLockedValue { state in
             state.receipts += 1
-            for profile in promise.profile.map({ [$0] }) ?? ["bob", "eve"] {
-                var promises = state.promises[Key(owner: promise.owner, profile: profile)] ?? Promises()
-                if promise.profile == nil {
-                    promises.before = max(promises.before, promise.before)
+            for profile in guarantee.profile.map({ [$0] }) ?? ["bob", "eve"] {
+                var guarantees = state.guarantees[Key(owner: guarantee.owner, profile: profile)] ?? Guarantees()
+                if guarantee.profile == nil {
+                    guarantees.before = max(guarantees.before, guarantee.before)
                 } else {
-                    promises.downloadsBefore = max(promises.downloadsBefore, promise.before)
-                    promises.gone.formUnion(promise.done)
+                    guarantees.downloadsBefore = max(guarantees.downloadsBefore, guarantee.before)
+                    guarantees.excluded.formUnion(guarantee.done)
                 }
-                state.promises[Key(owner: promise.owner, profile: profile)] = promises
+                state.guarantees[Key(owner: guarantee.owner, profile: profile)] = guarantees
             }
         }
     }
 
-    func promises(_ owner: Owner, _ profile: String) -> Promises {
-        state.withLockedValue { $0.promises[Key(owner: owner, profile: profile)] ?? Promises() }
+    func guarantees(_ owner: Owner, _ profile: String) -> Guarantees {
+        state.withLockedValue { $0.guarantees[Key(owner: owner, profile: profile)] ?? Guarantees() }
     }
 
-    /// An answer has arrived: every receipt there is by now counts.
-    func answered(_ outcome: GetOutcome, _ owner: Owner, _ profile: String) {
+    /// Called when a reply has arrived. It must respect all receipts so far.
+    func checkReply(_ outcome: Result<ServedImage?, CacheFailure>, _ owner: Owner, _ profile: String) {
         guard case .success(let served?) = outcome else { return }
-        saw(served.image.label, against: promises(owner, profile))
+        check(served.image.label, against: guarantees(owner, profile))
     }
 
-    func saw(_ label: String, against promises: Promises) {
+    func check(_ label: String, against guarantees: Guarantees) {
         state.withLockedValue { state in
             state.imagesSeen += 1
             guard let number = Int(label.dropFirst()) else {
                 return state.violations.append("\(label) is no label of this run")
             }
             let isDownload = label.hasPrefix("d")
-            if number < promises.before || isDownload && number < promises.downloadsBefore
-                || promises.gone.contains(number)
+            if number < guarantees.before || isDownload && number < guarantees.downloadsBefore
+                || guarantees.excluded.contains(number)
             {
-                state.violations.append("\(label) after a receipt: \(promises)")
+                state.violations.append("\(label) after a receipt: \(guarantees)")
             }
         }
     }

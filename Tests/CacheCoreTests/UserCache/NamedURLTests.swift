@@ -19,7 +19,7 @@ import Testing
                 == ["a: x from origin", "store x"])
     }
 
-    @Test func `a GET with another URL than the image came from is a miss`() {
+    @Test func `a GET with another URL than the image's is a miss`() {
         var bench = CoordinatorBench()
         bench.memory = .sample("held")
         #expect(bench.get("a", url: Self.other) == ["download \(Self.other)"])
@@ -27,20 +27,20 @@ import Testing
         #expect(bench.get("c", url: Self.other, download: .never) == ["c: null"])
     }
 
-    @Test func `a GET without a URL takes what is held, wherever it came from`() {
+    @Test func `a GET without a URL returns the stored image, whatever its URL`() {
         var bench = CoordinatorBench()
         bench.memory = .sample("x", from: Self.other)
         #expect(bench.get("a") == ["a: x from memory"])
     }
 
-    @Test func `an image put is none from a URL`() {
+    @Test func `an image that was PUT does not match a URL`() {
         var bench = CoordinatorBench()
         bench.memory = .sample("mine", from: nil)
         #expect(bench.get("a", url: Self.other) == ["download \(Self.other)"])
         #expect(bench.get("b") == ["b: mine from memory"])
     }
 
-    @Test func `a stale image from another URL is no fallback`() {
+    @Test func `a stale image from another URL is not a fallback`() {
         var bench = CoordinatorBench()
         bench.now += 4_300
         bench.memory = .sample("held")
@@ -58,7 +58,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
     }
 
-    @Test func `the newer of two images that came from two URLs is the one that is stored`() {
+    @Test func `of two images from two URLs the newer one is stored`() {
         var bench = CoordinatorBench()
         _ = bench.get("a", url: Self.other)
         _ = bench.get("b", url: Self.third)

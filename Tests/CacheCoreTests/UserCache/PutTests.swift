@@ -8,57 +8,50 @@ import Testing
     private static let imageKey = ImageKey(profile: OpaqueID("bob"))
     private let world = FakeWorld()
 
-    private func cache(_ world: FakeWorld) throws -> UserCache {
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        return UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(), services: world.services)
-    }
-
     @Test func `I7: a PUT cancels the download and its waiters get the PUT's image`() throws {
-        let cache = try cache(world)
+        let cache = try world.cache()
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.take)
-        cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.record)
+        cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.record)
         try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
-        #expect(answers.told == ["mine from put", "mine from put"])
+        #expect(answers.outcomes == ["mine from put", "mine from put"])
         #expect(world.fetcher.downloads[0].isCancelled)
         world.fetcher.downloads[0].end(SampleImage.downloaded("late"))
         #expect(world.store.held(by: .alice) == ["mine"])
         #expect(cache.hit(Self.imageKey)?.image.label == "mine")
     }
 
-    @Test func `I7: whoever waits, the PUT itself and a log-out have their answers before room is made for the image`()
+    @Test func `I7: waiters, the PUT and a logout do not wait for the eviction after the PUT`()
         async throws
     {
         let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
-        let cache = try cache(world)
+        let cache = try world.cache()
         let answers = Answers()
-        cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.take)
-        while world.fetcher.downloads.isEmpty { try await turn() }
+        cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.record)
+        while world.fetcher.downloads.isEmpty { try await yieldTask() }
         let gate = world.store.hold(.makeRoom)
-        // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         try await world.services.lifecycle.attempt {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
         }.get()
-        #expect(answers.told == ["mine from put"])
+        #expect(answers.outcomes == ["mine from put"])
         await gate.reached()
         _ = await world.services.lifecycle.value(for: 1000) { cache.close() }
         #expect(world.store.calls(.wipe) == 1)
     }
 
     @Test(arguments: [("empty", ByteBuffer()), ("text", ByteBuffer(string: "<html>"))])
-    func `F38: bytes that are no image are BADIMAGE, and nothing of them is kept`(name: String, bytes: ByteBuffer)
+    func `F38: bytes that are not an image are BADIMAGE and are not stored`(name: String, bytes: ByteBuffer)
         throws
     {
-        let cache = try cache(world)
+        let cache = try world.cache()
         let error = #expect(throws: CacheFailure.self) { try cache.put(Self.imageKey, bytes, timeToLive: nil) }
         #expect(error.map { $0.name.hasPrefix("badImage") } == true)
         #expect(world.store.calls(.seal) == 0)
     }
 
     @Test func `F38: dimensions over the limit are BADIMAGE, bytes over the limit TOOLARGE`() throws {
-        let cache = try cache(world)
+        let cache = try world.cache()
         world.settings.dimensionLimit = 100
         world.settings.imageLimit = 1_000
         let wide = #expect(throws: CacheFailure.self) {
@@ -68,12 +61,12 @@ import Testing
         let heavy = #expect(throws: CacheFailure.self) {
             try cache.put(Self.imageKey, SampleImage.png("heavy", size: 1_001), timeToLive: nil)
         }
-        #expect(heavy == .tooLarge("the image has 1001 bytes, over the limit of 1000"))
+        #expect(heavy == .tooLarge("the image has 1001 bytes; the limit is 1000"))
         try cache.put(Self.imageKey, SampleImage.png("right", size: 1_000, width: 100, height: 100), timeToLive: nil)
     }
 
-    @Test func `F4: without room a PUT says NOSPACE, and what was held stays`() throws {
-        let cache = try cache(world)
+    @Test func `F4: on a full disk a PUT gets NOSPACE, and the stored image remains`() throws {
+        let cache = try world.cache()
         try cache.put(Self.imageKey, SampleImage.png("old"), timeToLive: nil)
         world.store.fail(.appear, with: .noSpace("disk full"))
         #expect(throws: CacheFailure.noSpace("disk full")) {
@@ -83,8 +76,8 @@ import Testing
         #expect(world.store.held(by: .alice) == ["old"])
     }
 
-    @Test func `a PUT with a time to live is served until then, and asked for at the origin after it`() async throws {
-        let cache = try cache(world)
+    @Test func `a PUT with a TTL is fresh for that time, then revalidated at the origin`() async throws {
+        let cache = try world.cache()
         try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: 60)
         world.time.now += 59
         #expect(cache.hit(Self.imageKey) != nil)
@@ -94,21 +87,20 @@ import Testing
     }
 
     @Test
-    func `F56: a log-out waits for a PUT that is being sealed; it is dropped, and nothing appears under a wiped key`()
+    func `F56: a logout waits for a PUT that is being encrypted; the PUT is discarded`()
         async throws
     {
         let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
-        let cache = try cache(world)
+        let cache = try world.cache()
         let gate = world.store.hold(.appear)
         async let put: Result<Void, any Error> = world.services.disk.attempt {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
         }
         await gate.reached()
         async let closed = world.services.lifecycle.value(for: 1000) { cache.close() }
-        // Whatever fails, nobody is left standing at the gate.
         defer { gate.open() }
         while world.store.calls(.close) == 0 {
-            try await turn()
+            try await yieldTask()
         }
         #expect(world.store.calls(.wipe) == 0)
         gate.open()
@@ -120,7 +112,7 @@ import Testing
     }
 
     @Test func `F56: a PUT after the keys are wiped is CANCELLED`() throws {
-        let cache = try cache(world)
+        let cache = try world.cache()
         _ = cache.close()
         #expect(throws: CacheFailure.cancelled) {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
@@ -128,9 +120,9 @@ import Testing
         #expect(world.store.calls(.seal) == 0)
     }
 
-    @Test func `I3: a PUT that a purge of its profile overtakes is CANCELLED and leaves nothing`() async throws {
+    @Test func `I3: a PUT during which its profile is purged is CANCELLED and stores nothing`() async throws {
         let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
-        let cache = try cache(world)
+        let cache = try world.cache()
         let gate = world.store.hold(.appear)
         async let put: Result<Void, any Error> = world.services.disk.attempt {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
@@ -144,17 +136,17 @@ import Testing
         #expect(cache.hit(Self.imageKey) == nil)
     }
 
-    @Test func `F42: a PUT that begins after a purge of its profile is kept`() throws {
-        let cache = try cache(world)
+    @Test func `F42: a PUT that begins after a purge of its profile is stored`() throws {
+        let cache = try world.cache()
         try cache.put(Self.imageKey, SampleImage.png("old"), timeToLive: nil)
         _ = try cache.purge([OpaqueID("bob")])
         try cache.put(Self.imageKey, SampleImage.png("new"), timeToLive: nil)
         #expect(world.store.held(by: .alice) == ["new"])
     }
 
-    @Test func `of two PUTs at once memory and disk hold the same one in the end: the later`() async throws {
+    @Test func `after two concurrent PUTs, memory and disk hold the later one`() async throws {
         let world = FakeWorld(disk: ThreadPool(threads: 3), lifecycle: ThreadPool())
-        let cache = try cache(world)
+        let cache = try world.cache()
         let gate = world.store.hold(.appear)
         async let first: Result<Void, any Error> = world.services.disk.attempt {
             try cache.put(Self.imageKey, SampleImage.png("first"), timeToLive: nil)
@@ -173,7 +165,7 @@ import Testing
 }
 
 extension BlockingPool {
-    /// Runs blocking work and hands back how it went.
+    /// Runs blocking work and returns its outcome.
     func attempt(_ work: @escaping @Sendable () throws -> Void) async -> Result<Void, any Error> {
         await withCheckedContinuation { continuation in
             submit(for: 0) { continuation.resume(returning: Result(catching: work)) }

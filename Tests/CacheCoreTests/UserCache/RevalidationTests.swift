@@ -5,7 +5,7 @@ import Testing
 
 @testable import CacheCore
 
-/// Revalidation and staleness in one user's cache, over fakes whose work runs at once.
+/// Revalidation and stale images in one user's cache, over fakes that run work inline.
 @Suite struct RevalidationTests {
     private static let imageKey = ImageKey(profile: OpaqueID("bob"))
     private static let query = ImageQuery(imageKey: imageKey)
@@ -15,13 +15,10 @@ import Testing
     private let cache: UserCache
 
     init() throws {
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        cache = UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(origin: nil, token: nil),
-            services: world.services)
+        cache = try world.cache()
     }
 
-    /// The origin answers the next GET with an image of that label.
+    /// Performs a GET that the origin answers with an image of that label.
     private func download(_ label: String, _ headers: [String: [String]], redirectedTo: String? = nil) async {
         world.fetcher.answer = { _ in
             guard case .image(let image) = SampleImage.downloaded(label, headers: headers) else { return nil }
@@ -32,17 +29,17 @@ import Testing
         #expect(await cache.outcome(Self.query).hasPrefix("\(label) from origin"))
     }
 
-    private func says304(_ headers: [String: [String]] = [:]) {
+    private func respond304(_ headers: [String: [String]] = [:]) {
         world.fetcher.answer = { _ in .notModified(ResponseHeaders(headers)) }
     }
 
     private var record: ImageRecord? { cache.state.withLockedValue { $0.memory[Self.imageKey]?.served.image.record } }
     private var counters: CacheCounters { world.services.counters }
 
-    @Test func `RFC 9110 section 13.1: validators are sent back as they came`() async throws {
+    @Test func `RFC 9110 section 13.1: validators are sent back unchanged`() async throws {
         await download(
             "one", ["cache-control": ["no-cache"], "etag": ["W/\"a b\""], "last-modified": [Self.june]])
-        says304()
+        respond304()
         #expect(await cache.outcome(Self.query) == "one from revalidated, stale")
         #expect(
             world.fetcher.downloads.last?.request.condition
@@ -52,16 +49,16 @@ import Testing
         #expect(counters[.notModified] == 1)
     }
 
-    @Test func `validators belong to the URL that gave them, also where a redirect led there`() async throws {
+    @Test func `validators are bound to the URL that they came from, even after a redirect`() async throws {
         await download(
             "one", ["cache-control": ["no-cache"], "etag": ["\"a\""]], redirectedTo: "https://cdn.test/v1")
-        says304()
+        respond304()
         #expect(await cache.outcome(Self.query) == "one from revalidated, stale")
         #expect(world.fetcher.downloads.last?.url == "https://origin.test/alice/bob/128")
         #expect(world.fetcher.downloads.last?.request.condition?.url == "https://cdn.test/v1")
     }
 
-    @Test func `without a validator the origin is asked without a condition`() async throws {
+    @Test func `without a validator the request is unconditional`() async throws {
         await download("one", ["cache-control": ["no-cache"], "last-modified": ["yesterday"]])
         await download("two", ["cache-control": ["no-cache"]])
         #expect(world.fetcher.downloads.last?.request.condition == nil)
@@ -69,19 +66,19 @@ import Testing
     }
 
     @Test
-    func `RFC 9111 section 4.3.4: a 304 gives the image new life, in memory and on disk, by the fields it updates`()
+    func `RFC 9111 section 4.3.4: a 304 renews the image in memory and on disk with the updated fields`()
         async throws
     {
         await download("one", ["cache-control": ["max-age=60, stale-if-error=9"], "etag": ["\"a\""]])
         world.time.now += 3_600 + 60
-        says304(["etag": ["\"a\""], "age": ["10"]])
+        respond304(["etag": ["\"a\""], "age": ["10"]])
         #expect(await cache.outcome(Self.query) == "one from revalidated")
         #expect(record?.freshness.timeToLive(at: world.time.now) == 50)
         #expect(record?.freshness.staleIfError == 9)
         #expect(world.store.held(by: .alice) == ["one"])
 
         world.time.now += 3_600 + 60
-        says304(["cache-control": ["max-age=600"], "etag": ["W/\"a\""], "expires": ["0"]])
+        respond304(["cache-control": ["max-age=600"], "etag": ["W/\"a\""], "expires": ["0"]])
         #expect(await cache.outcome(Self.query) == "one from revalidated")
         #expect(record?.freshness.timeToLive(at: world.time.now) == 600)
         #expect(record?.freshness.staleIfError == 3_600)
@@ -89,26 +86,26 @@ import Testing
         #expect(cache.hit(Self.imageKey)?.source == .memory)
     }
 
-    @Test func `what was revalidated is found on disk as it was confirmed`() async throws {
+    @Test func `the image on disk has the record of its latest 304`() async throws {
         await download("one", ["cache-control": ["max-age=60"], "etag": ["\"a\""]])
         world.time.now += 3_600 + 60
-        says304(["cache-control": ["max-age=600"]])
+        respond304(["cache-control": ["max-age=600"]])
         #expect(await cache.outcome(Self.query) == "one from revalidated")
         let image = try #require(try cache.generationStore.read(Self.imageKey, framing: .bare))
         #expect(image.record == record)
         #expect(image.record.fields.cacheControl == "max-age=600")
     }
 
-    @Test func `a 304 that forbids to store is served and leaves nothing`() async throws {
+    @Test func `a 304 with no-store is served and removes the image`() async throws {
         await download("one", ["cache-control": ["no-cache"], "etag": ["\"a\""]])
-        says304(["cache-control": ["no-store"]])
+        respond304(["cache-control": ["no-store"]])
         #expect(await cache.outcome(Self.query) == "one from revalidated, stale")
         #expect(world.store.held(by: .alice) == [])
         #expect(cache.hit(Self.imageKey) == nil)
     }
 
     @Test
-    func `RFC 9111 section 4.3.4: a 304 with another strong tag is about something else, and is asked again once`()
+    func `RFC 9111 section 4.3.4: a 304 with another strong tag causes one unconditional request`()
         async throws
     {
         await download("one", ["cache-control": ["no-cache"], "etag": ["\"a\""]])
@@ -126,7 +123,7 @@ import Testing
         ["cache-control": ["max-age=60"], "age": ["61"]], ["cache-control": ["max-age=60"], "age": ["60"]],
         ["cache-control": ["max-age=0"]], ["expires": ["0"]], ["expires": ["Thu, 01 Jan 1970 00:00:00 GMT"]],
     ])
-    func `section 4.2.4: what was stale as it came says so, and is asked about before it is served again`(
+    func `section 4.2.4: an image that was stale on arrival is marked stale and revalidated before the next hit`(
         _ headers: [String: [String]]
     ) async throws {
         world.fetcher.answer = { _ in SampleImage.downloaded("one", headers: headers) }
@@ -135,7 +132,9 @@ import Testing
         #expect(await cache.outcome(Self.query) == "two from origin")
     }
 
-    @Test func `RFC 5861: what was stale as it came is served when the origin fails, and at once where it says so`()
+    @Test
+    func
+        `RFC 5861: an image that was stale on arrival is served on errors, and at once if stale-while-revalidate allows it`()
         async throws
     {
         world.fetcher.answer = { _ in SampleImage.downloaded("one", headers: ["cache-control": ["max-age=0"]]) }
@@ -150,12 +149,12 @@ import Testing
         #expect(await cache.outcome(Self.query) == "two from memory, stale")
     }
 
-    @Test func `section 5.2.2.5: what may not be kept is stale at once`() async throws {
+    @Test func `section 5.2.2.5: an image with no-store is marked stale`() async throws {
         world.fetcher.answer = { _ in SampleImage.downloaded("one", headers: ["cache-control": ["no-store"]]) }
         #expect(await cache.outcome(Self.query) == "one from origin, stale")
     }
 
-    @Test func `F14: a wall clock that jumps a year either way changes nothing while the daemon runs`() async throws {
+    @Test func `F14: a wall clock that jumps by a year changes nothing while the daemon runs`() async throws {
         await download("one", ["cache-control": ["max-age=60"]])
         for year in [31_536_000, -31_536_000] as [Int64] {
             world.time.wallClock += year
@@ -166,7 +165,7 @@ import Testing
         #expect(cache.hit(Self.imageKey) == nil)
     }
 
-    @Test func `F14: found after a start with the clock set back, an image is served stale and asked for behind`()
+    @Test func `F14: after a start with an earlier clock an image is served stale and revalidated in the background`()
         async throws
     {
         await download("one", ["cache-control": ["max-age=60"], "etag": ["\"a\""]])
@@ -178,23 +177,23 @@ import Testing
         #expect(record?.freshness.storedAt == world.time.now)
     }
 
-    @Test func `a 404 is remembered for as long as it says itself, else for negative-ttl`() async throws {
+    @Test func `a 404 is remembered for its own lifetime, or for negative-ttl`() async throws {
         for (headers, seconds) in [(["cache-control": ["max-age=30"]], 30), ([:], 300)] as [([String: [String]], Int64)]
         {
             let query = ImageQuery(imageKey: ImageKey(profile: OpaqueID("nobody \(seconds)")))
             world.fetcher.answer = { _ in .missing(ResponseHeaders(headers)) }
             #expect(await cache.outcome(query) == "null")
-            let asked = world.fetcher.downloads.count
+            let requests = world.fetcher.downloads.count
             world.time.now += seconds - 1
             #expect(await cache.outcome(query) == "null")
-            #expect(world.fetcher.downloads.count == asked)
+            #expect(world.fetcher.downloads.count == requests)
             world.time.now += 1
             #expect(await cache.outcome(query) == "null")
-            #expect(world.fetcher.downloads.count == asked + 1)
+            #expect(world.fetcher.downloads.count == requests + 1)
         }
     }
 
-    @Test func `I7: a PUT clears a remembered 404, and so does a purge`() async throws {
+    @Test func `I7: a PUT and a purge each remove a remembered 404`() async throws {
         world.fetcher.answer = { _ in .missing(ResponseHeaders()) }
         #expect(await cache.outcome(Self.query) == "null")
         try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
@@ -205,41 +204,35 @@ import Testing
         await download("one", [:])
     }
 
-    @Test func `RFC 9111 section 4.2.3: an answer has aged while it waited for a thread to judge it`() throws {
+    @Test func `RFC 9111 section 4.2.3: a response ages while it waits to be checked`() throws {
         let pool = GatedPool()
         let world = FakeWorld(disk: pool)
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        let cache = UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(origin: nil, token: nil),
-            services: world.services)
+        let cache = try world.cache()
         let answers = Answers()
-        cache.get(Self.query, resolve: answers.take)
+        cache.get(Self.query, resolve: answers.record)
         pool.runAll()
         world.fetcher.downloads[0].end(SampleImage.downloaded("one", headers: ["cache-control": ["max-age=60"]]))
         world.time.now += 40
         pool.runAll()
-        #expect(answers.told == ["one from origin"])
+        #expect(answers.outcomes == ["one from origin"])
         #expect(cache.hit(Self.imageKey)?.image.record.freshness.timeToLive(at: world.time.now) == 20)
     }
 
-    @Test func `what came from a named URL is asked about there, also while it is on its way to the disk`() throws {
+    @Test func `an image from a named URL is revalidated there, even before it is written`() throws {
         let pool = GatedPool()
         let world = FakeWorld(disk: pool, memory: 0)
-        let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
-        let cache = UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(origin: nil, token: nil),
-            services: world.services)
+        let cache = try world.cache()
         let answers = Answers()
         let named = try cache.target(of: Self.imageKey, url: "https://other.test/x")
-        cache.get(ImageQuery(imageKey: Self.imageKey, named: named), resolve: answers.take)
+        cache.get(ImageQuery(imageKey: Self.imageKey, named: named), resolve: answers.record)
         pool.runAll()
         world.fetcher.downloads[0].end(
             SampleImage.downloaded(
                 "x", headers: ["cache-control": ["max-age=0, stale-while-revalidate=9"], "etag": ["\"1\""]]))
-        // Its write waits.
+        // The write is queued.
         #expect(pool.count == 1)
-        cache.get(Self.query, resolve: answers.take)
-        #expect(answers.told == ["x from origin, stale", "x from memory, stale"])
+        cache.get(Self.query, resolve: answers.record)
+        #expect(answers.outcomes == ["x from origin, stale", "x from memory, stale"])
         #expect(world.fetcher.downloads.last?.url == "https://other.test/x")
         #expect(world.fetcher.downloads.last?.request.condition?.etag == "\"1\"")
         pool.runAll()

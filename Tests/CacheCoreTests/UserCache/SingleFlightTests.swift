@@ -6,12 +6,12 @@ import Testing
     private var bench = CoordinatorBench()
 
     @Test
-    mutating func `I6: GETs of one missing image share one look on disk and one download, and are answered in order`() {
+    mutating func `I6: GETs of one missing image share one disk lookup and one download and are answered in order`() {
         #expect(bench.get("a") == ["read"])
         #expect(bench.get("b") == [])
         #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
         #expect(bench.starts() == [])
-        // Nobody can know yet that the disk has nothing: the third looks, then joins.
+        // The lookup's result is not known yet: the third GET starts one and then joins the download.
         #expect(bench.get("c") == ["read"])
         #expect(bench.readEnds() == [])
         #expect(
@@ -28,7 +28,7 @@ import Testing
         (.failed(.origin("status 500")), "origin status 500"),
         (.failed(.timedOut("late")), "timeout"),
     ])
-    func `I6: every waiter gets the one outcome, whatever it is`(
+    func `I6: every waiter gets the same outcome`(
         result: RequestCoordinator.DownloadResult, answer: String
     ) {
         var bench = CoordinatorBench()
@@ -53,7 +53,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
     }
 
-    @Test mutating func `I6: one who leaves during the look on disk is not answered`() {
+    @Test mutating func `I6: a waiter that leaves during the disk lookup is not answered`() {
         _ = bench.get("a")
         _ = bench.get("b")
         #expect(bench.leaves("a") == [])
@@ -61,18 +61,18 @@ import Testing
         #expect(bench.coordinator.isIdle)
     }
 
-    @Test mutating func `I6: the flight that the last waiter has left is cancelled after its grace`() {
+    @Test mutating func `I6: a flight without waiters is cancelled after its grace period`() {
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.starts()
         #expect(bench.leaves("a") == ["grace \(CoordinatorBench.usual)"])
         #expect(bench.graceEnds() == ["cancel \(CoordinatorBench.usual)"])
         #expect(bench.coordinator.isIdle)
-        // What it brings all the same reaches nobody.
+        // A late result is discarded.
         #expect(bench.finishes(.image(.sample("late"), storable: true)) == nil)
     }
 
-    @Test mutating func `F54: one who comes back within the grace finds the same flight`() {
+    @Test mutating func `F54: a client that returns within the grace period joins the same flight`() {
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.starts()
@@ -83,7 +83,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("one"), storable: false))?.first == "b: one from origin")
     }
 
-    @Test mutating func `F54: the grace begins anew each time the last waiter leaves`() {
+    @Test mutating func `F54: the grace period starts over each time the last waiter leaves`() {
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.starts()
@@ -92,19 +92,21 @@ import Testing
         _ = bench.get("b")
         _ = bench.readEnds()
         #expect(bench.leaves("b") == ["grace \(CoordinatorBench.usual)"])
-        // The first grace ends while the second has just begun.
+        // The first grace period ends shortly after the second has begun.
         #expect(bench.graceEnds(first) == [])
         #expect(bench.graceEnds() == ["cancel \(CoordinatorBench.usual)"])
     }
 
-    @Test mutating func `I6: a flight cancelled before the fetcher had it is stopped as soon as it has`() {
+    @Test
+    mutating func `I6: a flight cancelled before the fetcher returns its handle is cancelled when the handle arrives`()
+    {
         _ = bench.get("a")
         _ = bench.readEnds()
         #expect(bench.end().cancelled == 1)
         #expect(bench.starts() == ["cancel \(CoordinatorBench.usual)"])
     }
 
-    @Test mutating func `I6: the outcome of an old flight never reaches, ends or replaces a newer one`() {
+    @Test mutating func `I6: the outcome of an old flight does not affect a newer one`() {
         _ = bench.get("a")
         _ = bench.readEnds()
         let old = bench.flight(CoordinatorBench.usual)
@@ -117,7 +119,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("new"), storable: false))?.first == "b: new from origin")
     }
 
-    @Test mutating func `I6: an old look on disk never ends a newer one`() {
+    @Test mutating func `I6: an old disk lookup does not end a newer one`() {
         _ = bench.get("a")
         let old = bench.flight("read")
         _ = bench.purge()
@@ -126,7 +128,7 @@ import Testing
         #expect(bench.readEnds() == ["download \(CoordinatorBench.usual)"])
     }
 
-    @Test mutating func `a waiter leaves once, and nobody leaves for it`() {
+    @Test mutating func `a waiter can leave only once and only for itself`() {
         _ = bench.get("a")
         _ = bench.readEnds()
         #expect(bench.leaves("a") == ["grace \(CoordinatorBench.usual)"])
@@ -134,7 +136,7 @@ import Testing
         #expect(bench.expires("a") == [])
     }
 
-    @Test mutating func `F40: an invalidation answers all who wait and stops what flies`() {
+    @Test mutating func `F40: closing the coordinator answers all waiters and cancels all downloads`() {
         _ = bench.get("a")
         _ = bench.get("b")
         _ = bench.readEnds()
@@ -147,17 +149,17 @@ import Testing
         #expect(bench.coordinator.isIdle)
     }
 
-    @Test mutating func `F40: a purge of a profile ends its flights in every size and nobody else's`() {
+    @Test mutating func `F40: a purge of a profile ends its flights in every size and no others`() {
         let other = ImageKey(profile: CoordinatorBench.imageKey.profile, size: 32)
-        let stranger = ImageKey(profile: .init("carol"), size: 64)
+        let otherKey = ImageKey(profile: .init("carol"), size: 64)
         _ = bench.get("a")
         _ = bench.get("b", imageKey: other)
-        _ = bench.get("c", imageKey: stranger)
+        _ = bench.get("c", imageKey: otherKey)
         #expect(Set(bench.purge().effects) == ["a: cancelled", "b: cancelled"])
         #expect(bench.readEnds(.sample("kept")) == ["c: kept from disk"])
     }
 
-    @Test mutating func `F40: what was downloaded but not yet stored when a purge came is not stored`() {
+    @Test mutating func `F40: a downloaded image that is not yet stored at a purge is not stored`() {
         _ = bench.get("a")
         _ = bench.readEnds()
         _ = bench.finishes(.image(.sample("one"), storable: true))

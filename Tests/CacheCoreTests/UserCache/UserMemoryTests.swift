@@ -4,7 +4,7 @@ import Testing
 
 @testable import CacheCore
 
-/// What users and sessions count for (I8, F67).
+/// Memory that users and sessions are charged for (I8, F67).
 @Suite struct UserMemoryTests {
     private let budget: MemoryBudget
     private let daemon: Daemon
@@ -17,28 +17,28 @@ import Testing
 
     private func owner(_ number: Int, uid: UInt32 = 1000) -> Owner { Owner(uid: uid, user: OpaqueID("user \(number)")) }
 
-    /// Logs in until that fails, for want of room, and says how many were.
+    /// Logs in until memory runs out. Returns the number of successful logins.
     private func fill(_ logIn: (Int) async throws -> Void) async throws -> Int {
         for number in 0..<1_000 {
             do {
                 try await logIn(number)
             } catch {
                 let isBusy = if case .busy(let reason) = CacheFailure(error) { reason } else { "\(error)" }
-                #expect(isBusy.hasSuffix("(limit memory-per-uid, 100000): end some, or try again"))
+                #expect(isBusy.hasPrefix("limits.memory-per-uid (100000 bytes): account "))
                 return number
             }
         }
         return 1_000
     }
 
-    @Test func `F67: a uid that logs in one user after another is BUSY at its budget, another is not`() async throws {
+    @Test func `F67: a uid that logs in many users is BUSY at its budget; other uids are not affected`() async throws {
         let users = try await fill { number in
             try await daemon.sessions.logIn(owner(number), LoginRequest(session: OpaqueID("s")))
         }
         #expect((10...25).contains(users))
         #expect(budget.bytes(of: 1000) <= 100_000)
         try await daemon.sessions.logIn(owner(0, uid: 1001), LoginRequest(session: OpaqueID("s")))
-        // Who is logged in stays so, and a log-out makes room.
+        // Existing logins remain, and a logout releases memory.
         #expect(daemon.sessions.openCache(owner(0)) != nil)
         _ = try await daemon.logout.logOut(owner(0))
         try await daemon.sessions.logIn(owner(1_000), LoginRequest(session: OpaqueID("s")))
@@ -46,7 +46,8 @@ import Testing
         #expect(budget.bytes(of: 1000) == 0)
     }
 
-    @Test func `F67: a uid that holds one session after another is BUSY at its budget, and gets it back`() async throws
+    @Test func `F67: a uid that holds many sessions is BUSY at its budget, and closing sessions releases memory`()
+        async throws
     {
         daemon.world.settings.sessionsPerUser = 1_000
         func session(_ number: Int) -> OpaqueID { OpaqueID("\(number)" + String(repeating: "s", count: 500)) }
@@ -61,7 +62,7 @@ import Testing
         #expect(budget.bytes(of: 1000) < 10_000)
     }
 
-    @Test func `F67: tokens count, and a log-in that finds no room leaves nothing behind`() async throws {
+    @Test func `F67: tokens are charged, and a login that exceeds the budget leaves nothing`() async throws {
         let token = Secret(Array(repeating: 7, count: 99_000))
         await #expect(throws: CacheFailure.self) {
             try await daemon.sessions.logIn(owner(0), LoginRequest(session: OpaqueID("s"), token: token))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import CacheCore
 
-/// WARM: what is downloaded before anybody asks.
+/// WARM: background downloads of a list of profiles.
 @Suite(.timeLimit(.minutes(2))) struct WarmingTests {
     private static func imageKeys(_ names: String...) -> [ImageKey] { names.map { ImageKey(profile: OpaqueID($0)) } }
 
@@ -12,13 +12,13 @@ import Testing
         daemon.fetcher.downloads[index].end(SampleImage.downloaded(label))
     }
 
-    @Test func `two are downloaded at a time, and each that ends makes room for the next`() async throws {
+    @Test func `two downloads run at a time, and each end starts the next`() async throws {
         let daemon = Daemon()
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
         #expect(try await cache.warm(Self.imageKeys("a", "b", "c", "d", "a")) == 4)
         await daemon.fetcher.started(2)
-        // What waits or is under way is not added again.
+        // Queued and running downloads are not added again.
         #expect(try await cache.warm(Self.imageKeys("a", "c")) == 0)
         #expect(daemon.fetcher.downloads.count == 2)
         end(daemon, 0, "a")
@@ -29,24 +29,24 @@ import Testing
         end(daemon, 2, "c")
         end(daemon, 3, "d")
         #expect(await daemon.get(.alice, "a", cached: true).hasPrefix("a from"))
-        // What failed may be asked for again; what is fresh is not.
+        // A failed image can be requested again; a fresh one is skipped.
         #expect(try await cache.warm(Self.imageKeys("a", "b")) == 1)
     }
 
-    @Test func `what somebody asks for goes before what waits`() async throws {
+    @Test func `a GET does not wait for queued downloads`() async throws {
         let daemon = Daemon()
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
         #expect(try await cache.warm(Self.imageKeys("a", "b", "c")) == 3)
         await daemon.fetcher.started(2)
-        async let asked = daemon.get(.alice, "z")
+        async let requested = daemon.get(.alice, "z")
         await daemon.fetcher.started(3)
         end(daemon, 2, "z")
-        #expect(await asked == "z from origin")
+        #expect(await requested == "z from origin")
         #expect(daemon.fetcher.downloads.count == 3)
     }
 
-    @Test func `an image that may be served stale is replaced`() {
+    @Test func `WARM replaces an image that may be served stale`() {
         var bench = CoordinatorBench()
         bench.now += 3_700
         bench.memory = .sample("held")
@@ -54,7 +54,7 @@ import Testing
         #expect(bench.finishes(.image(.sample("new"), storable: true))?.first == "warm: new from origin, stale")
     }
 
-    @Test func `I11: a log-out ends what is under way, and nothing that waits begins`() async throws {
+    @Test func `I11: a logout cancels running downloads, and queued ones do not start`() async throws {
         let daemon = Daemon()
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
@@ -68,7 +68,7 @@ import Testing
         #expect(daemon.world.services.budget.bytes < 10_000)
     }
 
-    @Test func `I3: what is purged while it waits is not downloaded`() async throws {
+    @Test func `I3: a profile that is purged while it is queued is not downloaded`() async throws {
         let daemon = Daemon()
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
@@ -81,7 +81,7 @@ import Testing
         end(daemon, 1, "b")
         end(daemon, 2, "d")
         #expect(daemon.fetcher.downloads.map { $0.url.split(separator: "/")[3] } == ["a", "b", "d"])
-        // It may be asked for again, and its memory was given back.
+        // The profile can be requested again, and its memory was released.
         #expect(try await cache.warm(Self.imageKeys("c")) == 1)
         await daemon.fetcher.started(4)
         end(daemon, 3, "c")
@@ -89,7 +89,7 @@ import Testing
         #expect(daemon.world.services.budget.bytes <= before)
     }
 
-    @Test func `I8: what waits counts, and is BUSY where there is no room`() async throws {
+    @Test func `I8: queued downloads are charged to the budget; BUSY if it is used up`() async throws {
         let daemon = Daemon(budget: MemoryBudget(limits: { .init(perUID: 8_000, total: 8_000) }))
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
@@ -100,7 +100,7 @@ import Testing
             if case CacheFailure.busy? = error as? CacheFailure { true } else { false }
         }
         await daemon.fetcher.started(2)
-        // Those before stay, and their memory is given back as they end.
+        // Earlier entries remain queued and release their memory as they end.
         let held = daemon.world.services.budget.bytes
         end(daemon, 0, "0")
         await daemon.fetcher.started(3)

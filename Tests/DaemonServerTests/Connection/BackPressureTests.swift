@@ -7,7 +7,7 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// Peers that read slowly or not at all (F17), and what is written behind their back.
+/// Peers that read slowly or not at all (F17).
 @Suite(.timeLimit(.minutes(5))) struct BackPressureTests {
     private static let long: Int64 = 600_000
 
@@ -17,7 +17,7 @@ import ThumbcacheProtocol
         #expect(try await client.call(arguments) == .ok)
     }
 
-    /// Counts commands as they run, by a section of INFO that takes `size` bytes.
+    /// A section of INFO with `size` bytes that counts its requests.
     private func countedInfo(_ count: NIOLockedValueBox<Int>, size: Int) -> ServerInfo {
         ServerInfo([
             "it": { _, _ in
@@ -28,7 +28,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [1, 2, 3, 4, 5])
-    func `replies that together pass the mark are sent all the same`(_ count: Int) async throws {
+    func `replies that together exceed the output limit are sent`(_ count: Int) async throws {
         try await TestDaemon.run {
             $0.limits.output = 64 << 10
             $0.limits.stall = Self.long
@@ -40,8 +40,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F17: a peer that does not read has its output bounded, and gets all of it when it reads`() async throws
-    {
+    @Test func `F17: the output of a peer that does not read is bounded, and sent when it reads`() async throws {
         let started = NIOLockedValueBox(0)
         try await TestDaemon.run {
             $0.limits.output = 1 << 20
@@ -50,7 +49,7 @@ import ThumbcacheProtocol
         } _: { daemon in
             let client = try await daemon.connect(reads: false)
             client.sendWithoutWaiting(request(["INFO"], times: 1_000))
-            // What the kernel takes for the peer comes on top of the limit: some hundred KiB, by default.
+            // The socket buffer, some hundred KiB by default, is not part of the limit.
             try await eventually { started.withLockedValue { $0 } >= 100 }
             let other = try await daemon.connect()
             for _ in 0..<100 { #expect(try await other.call("PING") == .simpleString("PONG")) }
@@ -60,7 +59,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F17: a peer that reads nothing is disconnected after the stall, and nobody else`() async throws {
+    @Test func `F17: only a peer that reads nothing is disconnected after the stall`() async throws {
         let started = NIOLockedValueBox(0)
         try await TestDaemon.run {
             $0.limits.output = 1 << 20
@@ -78,7 +77,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F18: a peer that leaves a frame unfinished is disconnected after the stall, an idle one is not`()
+    @Test func `F18: a peer with an unfinished frame is disconnected after the stall, an idle one is not`()
         async throws
     {
         try await TestDaemon.run {
@@ -94,7 +93,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: ["QUIT", "half-close"])
-    func `a connection that is done closes as soon as its peer has read the last byte`(_ way: String) async throws {
+    func `a finished connection closes once its peer has read the last byte`(_ way: String) async throws {
         try await TestDaemon.run {
             $0.limits.stall = Self.long
         } _: { daemon in
@@ -103,7 +102,7 @@ import ThumbcacheProtocol
             let client = try await daemon.connect(reads: false)
             try await client.send("GET", "alice", "bob")
             if way == "QUIT" { try await client.send("QUIT") } else { try await client.halfClose() }
-            // The reply was written when this one is answered, and lies in the channel.
+            // When this request has its reply, the earlier reply is in the socket buffer.
             #expect(try await owner.call("PING") == .simpleString("PONG"))
             try await client.startReading()
             let rest = try await client.rest()
@@ -112,7 +111,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a half-closed peer gets every reply, also what had to wait, then the close`() async throws {
+    @Test func `a half-closed peer gets every reply, then the close`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.pipeline([["GET", "alice", "bob"], ["PING"]])
@@ -124,7 +123,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a half-closed peer that sent far more than fits is answered to the end`() async throws {
+    @Test func `a half-closed peer with more requests than fit gets every reply`() async throws {
         try await TestDaemon.run {
             $0.limits.output = 64 << 10
             $0.limits.stall = Self.long
@@ -140,7 +139,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `I8: connections with a long backlog let others in between`() async throws {
+    @Test func `I8: connections with many queued requests do not block others`() async throws {
         let done = NIOLockedValueBox(0)
         let seen = NIOLockedValueBox<Int?>(nil)
         let count = 6_000
@@ -152,7 +151,7 @@ import ThumbcacheProtocol
                     done.withLockedValue { $0 += 1 }
                     return []
                 },
-                "look": { _, _ in
+                "sample": { _, _ in
                     seen.withLockedValue { $0 = done.withLockedValue { $0 } }
                     return []
                 },
@@ -166,18 +165,18 @@ import ThumbcacheProtocol
                 var bytes = TestClient.request(["LOGIN", "user\(number)"])
                 bytes.writeImmutableBuffer(request(["INFO", "COUNT"], times: count))
                 bytes.writeRequest(["QUIT"])
-                // All of it is read ahead while the log-in is held up.
+                // All of it is read ahead while the login is blocked.
                 try await client.send(bytes)
             }
             await gate.reached(by: busy.count)
-            // The event loop stands still until the others are free to go on and a further request has come.
-            let standstill = Gate()
-            daemon.onEventLoop { standstill.pass() }
-            await standstill.reached()
+            // The event loop is blocked until the logins may continue and another request has arrived.
+            let blocked = Gate()
+            daemon.onEventLoop { blocked.pass() }
+            await blocked.reached()
             daemon.store.release(.commitLogin)
             try await eventually { (0..<busy.count).allSatisfy { daemon.isOpen("user\($0)") } }
-            try await other.send("INFO", "LOOK")
-            standstill.open()
+            try await other.send("INFO", "SAMPLE")
+            blocked.open()
             _ = try await other.reply()
             #expect(try #require(seen.withLockedValue { $0 }) < count)
             let reply = "$9\r\n# Count\r\n\r\n"
@@ -188,7 +187,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F66: many connections of one uid hold up another uid no longer than one of them would`() async throws {
+    @Test func `F66: many connections of one uid delay another uid no more than one does`() async throws {
         let done = NIOLockedValueBox(0)
         let seen = NIOLockedValueBox<Int?>(nil)
         let (connections, count) = (20, 500)
@@ -199,7 +198,7 @@ import ThumbcacheProtocol
                     done.withLockedValue { $0 += 1 }
                     return []
                 },
-                "look": { _, _ in
+                "sample": { _, _ in
                     seen.withLockedValue { $0 = done.withLockedValue { $0 } }
                     return []
                 },
@@ -212,15 +211,16 @@ import ThumbcacheProtocol
                 busy.append(try await daemon.connect())
                 #expect(try await busy.last?.call("PING") == .simpleString("PONG"))
             }
-            // The event loop stands still until all have sent what they want, the other one last.
-            let standstill = Gate()
-            daemon.onEventLoop { standstill.pass() }
-            await standstill.reached()
+            // The event loop is blocked until all have sent their requests, the other uid last.
+            let blocked = Gate()
+            daemon.onEventLoop { blocked.pass() }
+            await blocked.reached()
             for client in busy { try await client.send(request(["INFO", "COUNT"], times: count)) }
-            try await other.send("INFO", "LOOK")
-            standstill.open()
+            try await other.send("INFO", "SAMPLE")
+            blocked.open()
             _ = try await other.reply()
-            #expect(try #require(seen.withLockedValue { $0 }) <= 2 * Int(LoopShare.sharedAllowance / LoopShare.command))
+            let commands = Int(LoopAccount.sharedQuantum / LoopAccount.commandCost)
+            #expect(try #require(seen.withLockedValue { $0 }) <= 2 * commands)
             for client in busy { _ = try await client.replies(count) }
             #expect(done.withLockedValue { $0 } == connections * count)
         }

@@ -4,7 +4,7 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// What is answered without looking at any cache, to the byte.
+/// Commands that access no cache.
 @Suite(.timeLimit(.minutes(5))) struct ConnectionCommandTests {
     static let exact: [(request: [String], two: String, three: String)] = [
         (["PING"], "+PONG\r\n", "+PONG\r\n"),
@@ -12,8 +12,8 @@ import ThumbcacheProtocol
         (["ECHO", ""], "$0\r\n\r\n", "$0\r\n\r\n"),
         (["SELECT", "0"], "+OK\r\n", "+OK\r\n"),
         (
-            ["SELECT", "1"], "-ERR no database '1': there is only 0\r\n",
-            "-ERR no database '1': there is only 0\r\n"
+            ["SELECT", "1"], "-ERR no database '1': only 0 exists\r\n",
+            "-ERR no database '1': only 0 exists\r\n"
         ),
         (["CLIENT", "GETNAME"], "$-1\r\n", "_\r\n"),
         (["CLIENT", "SETNAME", "app"], "+OK\r\n", "+OK\r\n"),
@@ -39,13 +39,13 @@ import ThumbcacheProtocol
         ),
         (
             ["HELLO", "3", "AUTH", "me", "secret"],
-            "-ERR AUTH is not needed: the kernel says that you are uid 1000\r\n",
-            "-ERR AUTH is not needed: the kernel says that you are uid 1000\r\n"
+            "-ERR AUTH is not supported: the kernel reports the caller's uid (1000)\r\n",
+            "-ERR AUTH is not supported: the kernel reports the caller's uid (1000)\r\n"
         ),
     ]
 
     @Test(arguments: exact)
-    func `each reply is the one that the version asks for, to the byte`(
+    func `each reply matches its protocol version to the byte`(
         _ row: (request: [String], two: String, three: String)
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -58,7 +58,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `HELLO answers with the map that Redis clients expect, in the version it sets`() async throws {
+    @Test func `HELLO returns the map that Redis clients expect, in the version it sets`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             let pairs =
@@ -74,7 +74,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a HELLO that fails leaves version and name as they were`() async throws {
+    @Test func `a failed HELLO changes neither version nor name`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             #expect(try await client.call("HELLO", "3", "SETNAME", "one")["proto"] == .integer(3))
@@ -84,7 +84,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `RESET goes back to version 2 without a name`() async throws {
+    @Test func `RESET restores version 2 and no name`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             _ = try await client.call("HELLO", "3", "SETNAME", "app")
@@ -94,7 +94,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `every connection has an id of its own`() async throws {
+    @Test func `every connection has a unique id`() async throws {
         try await TestDaemon.run { daemon in
             let first = try await daemon.connect()
             #expect(try await first.call("CLIENT", "ID") == .integer(1))
@@ -104,7 +104,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `QUIT answers what came before it, then OK, then closes, and starts nothing behind it`() async throws {
+    @Test func `QUIT replies OK after earlier replies and closes without starting later commands`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             try await client.pipeline([["PING"], ["QUIT"], ["PING"]])
@@ -112,7 +112,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `INFO shows the sections asked for, and figures of all uids only to observers`() async throws {
+    @Test func `INFO has the requested sections, with values of all uids for observers only`() async throws {
         let info = ServerInfo([
             "server": { _, _ in [("version", "9.8.7")] },
             "memory": { peer, _ in peer.isObserver ? [("bytes", "12")] : [] },
@@ -130,13 +130,13 @@ import ThumbcacheProtocol
             #expect(try await client.wire("INFO", "SESSIONS") == "=\(one.utf8.count + 4)\r\ntxt:\(one)\r\n")
 
             for peer in [TestDaemon.admin, TestDaemon.observer] {
-                let told = try await daemon.connect(as: peer)
-                #expect(try await told.call("INFO", "memory") == bulk("# Memory\r\nbytes:12\r\n"))
+                let client = try await daemon.connect(as: peer)
+                #expect(try await client.call("INFO", "memory") == bulk("# Memory\r\nbytes:12\r\n"))
             }
         }
     }
 
-    @Test func `F28: CLIENT LIST has the connections of the caller's account, and for an admin those of all`()
+    @Test func `F28: CLIENT LIST has the caller's connections, and for an admin all`()
         async throws
     {
         try await TestDaemon.run { daemon in
@@ -153,7 +153,8 @@ import ThumbcacheProtocol
                         .joined(separator: " ")
                 }
             }
-            let own = "id=1 uid=1000 pid=\(TestDaemon.somebody.pid) admin=0 name=contacts lib-name=redis-py lib-ver=5.0"
+            let own =
+                "id=1 uid=1000 pid=\(TestDaemon.defaultPeer.pid) admin=0 name=contacts lib-name=redis-py lib-ver=5.0"
             #expect(try await lines(app) == [own])
             let others = "id=1 uid=1001 pid=7 admin=0 name= lib-name= lib-ver="
             #expect(try await lines(other) == [others])

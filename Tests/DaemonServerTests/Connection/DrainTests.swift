@@ -7,9 +7,9 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// The daemon stops (F47).
+/// A stop of the daemon (F47).
 @Suite(.timeLimit(.minutes(5))) struct DrainTests {
-    @Test func `F47: what was begun is answered, nothing more is started, then connections close`() async throws {
+    @Test func `F47: a stop completes started requests, starts no others, and closes connections`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             let idle = try await daemon.connect()
@@ -30,11 +30,11 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F47: who was let in before the stop is not told that he came too late`() async throws {
+    @Test func `F47: a connection accepted before the stop is served`() async throws {
         try await TestDaemon.run {
             $0.threads = 2
         } _: { daemon in
-            // Loops take connections in turn: of each two, the second is the second loop's, which is busy from here on.
+            // Connections go to the loops in rotation. The second loop is blocked from here on.
             for _ in 0..<2 {
                 #expect(try await daemon.connect().call("PING") == .simpleString("PONG"))
             }
@@ -43,7 +43,7 @@ import ThumbcacheProtocol
             await gate.reached()
             let clients = [try await daemon.connect(), try await daemon.connect(), try await daemon.connect()]
             clients[1].sendWithoutWaiting(TestClient.request(["PING"]))
-            // With the third the first loop has accepted the second, too.
+            // The reply on the third connection shows that the second is accepted.
             #expect(try await clients[2].call("PING") == .simpleString("PONG"))
             let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
             await withCheckedContinuation { closed in daemon.server.whenListenerCloses { closed.resume() } }
@@ -53,7 +53,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F47: a log-in that has begun is made durable and acknowledged`() async throws {
+    @Test func `F47: a started login is made durable and acknowledged`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             let idle = try await daemon.connect()
@@ -70,14 +70,14 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F47: a reply that its peer has yet to read is sent to the end`() async throws {
+    @Test func `F47: an unread reply is sent completely`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect(reads: false)
             let idle = try await daemon.connect()
             #expect(try await idle.call("PING") == .simpleString("PONG"))
             let text = String(repeating: "x", count: 3 << 20)
             client.sendWithoutWaiting(TestClient.request(["ECHO", text]))
-            // The client's event loop has written all of it when it comes to this, the server's has read it.
+            // By now the client's loop has written all of it, and the server's has read it.
             try await client.flushed()
             #expect(try await idle.call("PING") == .simpleString("PONG"))
             let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
@@ -88,7 +88,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F72: what has come and is not begun is told so, in its place among the replies`() async throws {
+    @Test func `F72: received requests that are not started get SHUTTINGDOWN in order`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             let idle = try await daemon.connect()
@@ -98,7 +98,7 @@ import ThumbcacheProtocol
             await gate.reached()
             let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
             #expect(try await idle.rest() == "")
-            // Behind what has come, and after the stop has begun.
+            // After the received requests, and after the stop has begun.
             try await client.pipeline([["PURGE", "alice"], ["NONSENSE"]])
             daemon.store.release(.commitLogin)
             let stopping = [String?](repeating: "SHUTTINGDOWN", count: 4)
@@ -110,7 +110,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F72: what the kernel kept of a peer that was not read is answered as well`() async throws {
+    @Test func `F72: requests in the socket buffer of a paused peer get replies as well`() async throws {
         try await TestDaemon.run {
             $0.limits.output = 64 << 10
         } _: { daemon in
@@ -120,7 +120,7 @@ import ThumbcacheProtocol
             client.sendWithoutWaiting(TestClient.request(["ECHO", text]))
             try await client.flushed()
             #expect(try await idle.call("PING") == .simpleString("PONG"))
-            // More than one read of the server's takes.
+            // More than one read of the server.
             let count = 10_000
             let pings = TestClient.request(["PING"])
             var bytes = ByteBuffer()
@@ -137,7 +137,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F72: a peer that asks on until it has seen the end meets no reset`() async throws {
+    @Test func `F72: a peer that sends until it sees the end gets no reset`() async throws {
         try await TestDaemon.run {
             $0.limits.linger = 600_000
         } _: { daemon in
@@ -145,7 +145,7 @@ import ThumbcacheProtocol
             #expect(peer.exchange(["PING"]) == "+PONG\r\n")
             let draining = Task { try await daemon.server.drain(grace: .minutes(10)) }
             await withCheckedContinuation { closed in daemon.server.whenListenerCloses { closed.resume() } }
-            // The end has been sent, and this peer has not looked.
+            // The output is closed, and this peer has not read it.
             try await eventually { peer.hasArrived }
             #expect((0..<1_000).allSatisfy { _ in peer.send(["PING"]) == 0 })
             #expect(peer.receive() == "")
@@ -154,7 +154,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F72: a peer that never leaves does not hold up the stop`() async throws {
+    @Test func `F72: a peer that never closes does not delay the stop`() async throws {
         try await TestDaemon.run {
             $0.limits.linger = 1
         } _: { daemon in
@@ -166,7 +166,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F47: what hangs is waited for no longer than the grace`() async throws {
+    @Test func `F47: a hanging request delays the stop by the grace period only`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.send("GET", "alice", "bob", "WAIT", "600000")

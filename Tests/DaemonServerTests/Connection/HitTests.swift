@@ -6,14 +6,14 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// Hits that never leave the event loop. A connection remembers the cache it asked last: that must show in nothing.
+/// Hits within the event loop. The cache that a connection keeps from its latest GET must have no visible effect.
 @Suite(.timeLimit(.minutes(5))) struct HitTests {
     private func put(_ user: String, _ profile: String, _ label: String, on client: TestClient) async throws {
         let arguments = ["PUT", user, profile].map { ByteBuffer(string: $0) } + [SampleImage.png(label)]
         #expect(try await client.call(arguments) == .ok)
     }
 
-    /// Where the image lies that is hit.
+    /// The source of the hit.
     enum Source: CaseIterable {
         case memory, pageCache
     }
@@ -32,9 +32,9 @@ import ThumbcacheProtocol
         }
     }
 
-    /// A plain GET goes the short way, one with an option the long one.
+    /// A plain GET uses the fast path; a GET with an option uses the general one.
     @Test(arguments: [[], ["SIZE", "64"], ["CACHED"], ["META"]], Source.allCases)
-    func `I3: who has had hits gets none after a PURGE, and what is put after it from then on`(
+    func `I3: hits end with a PURGE, and return images put after it`(
         _ options: [String], _ source: Source
     ) async throws {
         try await withDaemon(source) { daemon in
@@ -60,7 +60,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: Source.allCases)
-    func `I2: who has had hits gets NOLOGIN after a LOGOUT, and nothing of the past after the next LOGIN`(
+    func `I2: hits end with a LOGOUT, and the next LOGIN has an empty cache`(
         _ source: Source
     ) async throws {
         try await withDaemon(source) { daemon in
@@ -76,7 +76,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: Source.allCases)
-    func `I1: users whose names begin alike are never taken for each other`(_ source: Source) async throws {
+    func `I1: users whose names share a prefix are distinguished`(_ source: Source) async throws {
         try await withDaemon(source) { daemon in
             let client = try await daemon.connect()
             let long = String(repeating: "a", count: 31)
@@ -93,7 +93,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `an image that the page cache holds is answered without another thread`() async throws {
+    @Test func `an image in the page cache is served without another thread`() async throws {
         try await TestDaemon.run {
             $0.memory = 0
         } _: { daemon in
@@ -107,13 +107,14 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `I3, I7: what was seen before a PURGE says nothing of what is put after it`() async throws {
+    @Test func `I3, I7: a lookup before a PURGE does not affect a PUT after it`() async throws {
         try await withDaemon(.pageCache, threads: 2) { daemon in
-            // Loops take connections in turn: the first loop, which is held below, has the first and the third.
+            // Connections go to the loops in rotation: the first loop, which is blocked below, has the first and the
+            // third.
             let client = try await daemon.connectWithAlice()
             let others = [try await daemon.connect(), try await daemon.connect(), try await daemon.connect()]
             for other in others { #expect(try await other.call("PING") == .simpleString("PONG")) }
-            // Nothing tells the caches before and after the PURGE apart but that they are two: one PUT in each.
+            // The caches before and after the PURGE are equal except for their identity: each gets one PUT.
             try await put("alice", "carol", "carol", on: client)
             #expect(try await client.call("GET", "alice", "bob") == .null)
             let (looking, purging) = (daemon.store.hold(.cachedReadEnded), daemon.store.hold(.commitPurge))
@@ -122,7 +123,7 @@ import ThumbcacheProtocol
             async let receipt = others[0].call("PURGE", "alice")
             await purging.reached()
             daemon.store.release(.commitPurge)
-            // Waits for the purge's end, which the receipt, behind what all loops have before it, does not keep.
+            // Waits for the end of the purge. Its receipt waits for the blocked loop as well.
             try await put("alice", "bob", "bob", on: others[2])
             daemon.store.release(.cachedReadEnded)
             #expect(try await answer == image("bob"))
@@ -130,18 +131,18 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `an image that is not there is looked for once`() async throws {
+    @Test func `a missing image is looked up once`() async throws {
         try await withDaemon(.pageCache) { daemon in
             let client = try await daemon.connectWithAlice()
-            // The connection remembers whom it asked.
+            // The connection keeps the cache of its latest GET.
             #expect(try await client.call("GET", "alice", "bob") == .null)
-            let looks = daemon.store.calls(.readCached)
+            let lookups = daemon.store.calls(.readCached)
             #expect(try await client.call("GET", "alice", "carol") == .null)
-            #expect(daemon.store.calls(.readCached) == looks + 1 && daemon.store.calls(.read) == 0)
+            #expect(daemon.store.calls(.readCached) == lookups + 1 && daemon.store.calls(.read) == 0)
         }
     }
 
-    @Test func `one that it does not hold is read by the pool`() async throws {
+    @Test func `an image that is not in the page cache is read by the pool`() async throws {
         try await TestDaemon.run {
             $0.memory = 0
         } _: { daemon in
@@ -153,16 +154,16 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: Source.allCases)
-    func `F23: short requests that are wrong are told so, also right after a hit`(_ source: Source) async throws {
+    func `F23: invalid short requests get errors, also right after a hit`(_ source: Source) async throws {
         try await withDaemon(source) { daemon in
             let client = try await daemon.connectWithAlice()
             try await put("alice", "bob", "bob", on: client)
             #expect(try await client.call("GET", "alice", "bob") == image("bob"))
-            let looks = daemon.store.calls(.readCached)
+            let lookups = daemon.store.calls(.readCached)
             #expect(try await client.call("GET", "alice", "").code == "ERR")
             let long = String(repeating: "b", count: 513)
             #expect(
-                try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.readCached) == looks)
+                try await client.call("GET", "alice", long).code == "ERR" && daemon.store.calls(.readCached) == lookups)
             #expect(try await client.call("GET", "", "bob").code == "ERR")
             #expect(try await client.call("GET", "*", "bob").code == "ERR")
             #expect(try await client.call("GET", long, "bob").code == "ERR")

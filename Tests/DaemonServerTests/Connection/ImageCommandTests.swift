@@ -6,7 +6,7 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// GET, MGET, PUT and STAT of one connection, one after another.
+/// Sequential GET, MGET, PUT and STAT on one connection.
 @Suite(.timeLimit(.minutes(5))) struct ImageCommandTests {
     private func put(_ profile: String, _ label: String, on client: TestClient) async throws {
         let arguments = ["PUT", "alice", profile].map { ByteBuffer(string: $0) } + [SampleImage.png(label)]
@@ -14,7 +14,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [RESPVersion.two, .three])
-    func `an image comes back as it was put, and a miss is null`(_ version: RESPVersion) async throws {
+    func `GET returns the bytes of PUT, and null for a miss`(_ version: RESPVersion) async throws {
         try await TestDaemon.run {
             $0.settings.origins = [:]
         } _: { daemon in
@@ -27,7 +27,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [RESPVersion.two, .three])
-    func `META is a map of all that is known of an image, and STAT the same without the image`(
+    func `META is a map with the image, and STAT the same map without it`(
         _ version: RESPVersion
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -44,7 +44,7 @@ import ThumbcacheProtocol
             let meta = map([("image", image("bob"))] + described, version)
             #expect(try await client.call("GET", "alice", "bob", "META") == meta)
             #expect(try await client.call("STAT", "alice", "bob") == map(described, version))
-            // A map was due: version 2 says so.
+            // The null of a map in version 2.
             let null = version == .two ? "*-1\r\n" : "_\r\n"
             #expect(try await client.wire("STAT", "alice", "carol") == null)
             #expect(try await client.wire("GET", "alice", "carol", "META", "CACHED") == null)
@@ -61,7 +61,7 @@ import ThumbcacheProtocol
             ("no-store", 0, false), ("no-store, max-age=3600", 0, false), ("max-age=0", 0, true), ("no-cache", 0, true),
             ("max-age=60", 60, true),
         ] as [(String, Int, Bool)])
-    func `whether an image is fresh, and for how long, GET and STAT say alike`(
+    func `GET and STAT agree on freshness`(
         _ control: String, ttl: Int, isKept: Bool
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -106,11 +106,11 @@ import ThumbcacheProtocol
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             let reply = try await client.call(request.map { ByteBuffer(string: $0) })
-            #expect(reply == .error(code: "NOLOGIN", message: "this user is not logged in: LOGIN comes first"))
+            #expect(reply == .error(code: "NOLOGIN", message: "the user is not logged in; send LOGIN first"))
         }
     }
 
-    @Test func `MGET answers an image, a null or an error for each profile, in the order named`() async throws {
+    @Test func `MGET returns an image, a null or an error for each profile in order`() async throws {
         try await TestDaemon.run { daemon in
             daemon.fetcher.answer = { download in
                 switch download.target.url {
@@ -126,7 +126,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `NOWAIT is answered with what is held, and a log-out ends the download behind it (I3)`() async throws {
+    @Test func `NOWAIT returns the stored image, and a logout cancels its download (I3)`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             #expect(try await client.call("GET", "alice", "bob", "NOWAIT") == .null)
@@ -140,7 +140,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `MGET side by side: all downloads are under way before the first has ended`() async throws {
+    @Test func `MGET downloads all images concurrently`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.send("MGET", "alice", "3", "bob", "carol", "dave")
@@ -150,7 +150,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `bytes that are no image are BADIMAGE, and the connection stays usable`() async throws {
+    @Test func `a PUT of other bytes is BADIMAGE, and the connection stays usable`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             #expect(try await client.call("PUT", "alice", "bob", "no image").code == "BADIMAGE")
@@ -159,7 +159,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a URL outside allow is DENIED, one inside is asked`() async throws {
+    @Test func `a URL outside allow is DENIED, one inside is downloaded`() async throws {
         try await TestDaemon.run { daemon in
             daemon.fetcher.answer = { _ in SampleImage.downloaded("elsewhere", framing: TestDaemon.framing) }
             let client = try await daemon.connectWithAlice()
@@ -170,14 +170,14 @@ import ThumbcacheProtocol
         }
     }
 
-    static let failures: [(failure: CacheFailure, code: String)] = [
+    static let failures: [(failure: FetchFailure, code: String)] = [
         (.timedOut("w"), "TIMEOUT"), (.origin("w"), "ORIGIN"), (.unauthorized("w"), "UNAUTHORIZED"),
         (.denied("w"), "DENIED"), (.badImage("w"), "BADIMAGE"), (.tooLarge("w"), "TOOLARGE"), (.busy("w"), "BUSY"),
         (.shuttingDown, "SHUTTINGDOWN"),
     ]
 
     @Test(arguments: failures)
-    func `each failure of a download has its code`(_ row: (failure: CacheFailure, code: String)) async throws {
+    func `each failure of a download has its code`(_ row: (failure: FetchFailure, code: String)) async throws {
         try await TestDaemon.run { daemon in
             daemon.fetcher.answer = { _ in .failed(row.failure) }
             let client = try await daemon.connectWithAlice()
@@ -186,7 +186,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: ["UID", "SIZE", "CACHED", "*", "META", "1"])
-    func `F63: a profile may be called what an option is called`(_ profile: String) async throws {
+    func `F63: a profile can have the name of an option`(_ profile: String) async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await put(profile, "it", on: client)
@@ -199,7 +199,7 @@ import ThumbcacheProtocol
         }
     }
 
-    /// A map as the version writes it.
+    /// A map in the protocol version.
     private func map(_ entries: [(String, Value)], _ version: RESPVersion) -> Value {
         let values = entries.flatMap { [bulk($0.0), $0.1] }
         return version == .two ? .array(values) : .map(values)

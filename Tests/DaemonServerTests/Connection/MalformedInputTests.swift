@@ -1,12 +1,13 @@
 import CacheCore
 import CacheFakes
 import NIOCore
+import TestSupport
 import Testing
 import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// Bytes that are no request, and requests over a limit.
+/// Malformed input, and requests over a limit.
 @Suite(.timeLimit(.minutes(5))) struct MalformedInputTests {
     static let malformed: [String] = [
         "PING\r\n", "\n", "\rx", "GET / HTTP/1.1\r\n\r\n", "\0", "*x\r\n", "*01\r\n", "*1\n", "*-2\r\n",
@@ -17,7 +18,7 @@ import ThumbcacheProtocol
     ]
 
     @Test(arguments: malformed)
-    func `F21, F22: a malformed frame is answered behind what came before it, then the connection closes`(
+    func `F21, F22: a malformed frame gets an error after earlier replies, then the connection closes`(
         _ bytes: String
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -35,18 +36,18 @@ import ThumbcacheProtocol
     static let tooLarge = ["*1\r\n$9223372036854775807\r\n", "*1\r\n$9223372036854775808\r\n", "*3\r\n$6000000\r\n"]
 
     @Test(arguments: tooLarge)
-    func `F21: a declared length over the limit is TOOLARGE before its bytes come, then the connection closes`(
+    func `F21: a declared length over the limit is TOOLARGE at once, then the connection closes`(
         _ bytes: String
     ) async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             try await client.send(raw: bytes)
             let rest = try await client.rest()
-            #expect(rest.hasPrefix("-TOOLARGE bulk string 1 has "))
+            #expect(rest.hasPrefix("-TOOLARGE the command's name has "))
         }
     }
 
-    @Test func `a malformed frame behind a GET that waits is answered behind it`() async throws {
+    @Test func `the error of a malformed frame follows the reply to a waiting GET`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             var bytes = TestClient.request(["GET", "alice", "bob"])
@@ -59,10 +60,10 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F22: random and mutated frames never harm anybody else`() async throws {
+    @Test func `F22: random and mutated frames do not affect other connections`() async throws {
         try await TestDaemon.run { daemon in
             let other = try await daemon.connectWithAlice()
-            var random = SplitMix(state: 20)
+            var random = SeededRandom(seed: 20)
             for _ in 0..<150 {
                 var frame = Array(
                     TestClient.request(["GET", "alice", "bob", "SIZE", "64", "CACHED"]).readableBytesView)
@@ -72,7 +73,7 @@ import ThumbcacheProtocol
                 let client = try await daemon.connect()
                 client.sendWithoutWaiting(ByteBuffer(bytes: frame))
                 try await client.halfClose()
-                // Null, an error, or nothing where the frame is not whole; then the close in any case.
+                // Null, an error, or nothing for an incomplete frame; then the close.
                 let rest = try await client.rest()
                 #expect(rest.isEmpty || rest == "$-1\r\n" || rest.hasPrefix("-"))
             }
@@ -81,11 +82,11 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [(8, "null"), (9, "ERR")])
-    func `F23: ids are taken up to the limit and refused beyond it, and the connection stays usable`(
+    func `F23: ids over the limit are errors, and the connection stays usable`(
         _ row: (length: Int, outcome: String)
     ) async throws {
         try await TestDaemon.run {
-            $0.limits.command.id = 8
+            $0.limits.request.id = 8
             $0.settings.origins = [:]
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
@@ -98,20 +99,20 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `as many arguments as the limit says are taken, one more ends the connection`() async throws {
+    @Test func `one argument more than the limit closes the connection`() async throws {
         try await TestDaemon.run {
-            $0.limits.arguments = 6
+            $0.limits.request.arguments = 6
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
             #expect(try await client.call("MGET", "alice", "2", "a", "b", "CACHED") == .array([.null, .null]))
             try await client.send("MGET", "alice", "3", "a", "b", "c", "CACHED")
-            #expect(try await client.rest().hasPrefix("-ERR Protocol error: an array of 7 elements"))
+            #expect(try await client.rest().hasPrefix("-ERR Protocol error: a request of 7 arguments: at most 6 "))
         }
     }
 
-    @Test func `an image of the limit is taken, one byte more is TOOLARGE`() async throws {
+    @Test func `an image one byte over the limit is TOOLARGE`() async throws {
         try await TestDaemon.run {
-            $0.limits.command.image = 9_000
+            $0.limits.request.image = 9_000
             $0.settings.imageLimit = 9_000
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
@@ -122,9 +123,9 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `an image limit below that of tokens and URLs does not keep these out`() async throws {
+    @Test func `an image limit below those of tokens and URLs does not affect them`() async throws {
         try await TestDaemon.run {
-            $0.limits.command.image = 200
+            $0.limits.request.image = 200
             $0.settings.imageLimit = 200
         } _: { daemon in
             let client = try await daemon.connect()
@@ -134,18 +135,5 @@ import ThumbcacheProtocol
             #expect(try await client.call(words + [SampleImage.png("bob", size: 201)]).code == "TOOLARGE")
             #expect(try await client.call(words + [SampleImage.png("bob", size: 200)]) == .ok)
         }
-    }
-}
-
-/// A generator whose numbers a seed decides.
-private struct SplitMix {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

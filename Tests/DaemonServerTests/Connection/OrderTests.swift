@@ -7,9 +7,9 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// Replies come in the order of their requests, whatever waits for what.
+/// The order of replies.
 @Suite(.timeLimit(.minutes(5))) struct OrderTests {
-    @Test func `replies come in request order although later ones are ready first`() async throws {
+    @Test func `replies keep the order of requests if later ones are ready first`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.pipeline([
@@ -17,7 +17,7 @@ import ThumbcacheProtocol
             ])
             await daemon.fetcher.started(2)
             daemon.finish("carol")
-            // Answered by another connection: whatever was ready before it could have been sent by now.
+            // A reply on another connection: earlier ready replies could have been sent by now.
             let other = try await daemon.connect()
             #expect(try await other.call("PING") == .simpleString("PONG"))
             #expect(client.received == 0)
@@ -27,7 +27,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a GET that waits does not hold up the start of later commands`() async throws {
+    @Test func `a waiting GET does not block later commands`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.pipeline((0..<100).map { ["GET", "alice", "p\($0)"] })
@@ -37,7 +37,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `LOGIN and PUT hold up later commands, which see their effect`() async throws {
+    @Test func `LOGIN and PUT block later commands, which see their effect`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             let login = daemon.store.hold(.commitLogin)
@@ -56,7 +56,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `PURGE holds up later commands, which find nothing`() async throws {
+    @Test func `PURGE blocks later commands, which find nothing`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             let put = ["PUT", "alice", "bob"].map { ByteBuffer(string: $0) } + [SampleImage.png("bob")]
@@ -72,7 +72,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: ["LOGOUT", "PURGE"])
-    func `F62, F40: GET that hangs, then an invalidation, pipelined: CANCELLED, then the receipt`(
+    func `F62, F40: a hanging GET pipelined before an invalidation is CANCELLED`(
         _ invalidation: String
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -87,7 +87,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [8, 50])
-    func `F62: an invalidation does not wait for GETs that fill the queue, nor one on another connection for more`(
+    func `F62: an invalidation does not wait for GETs that fill the queue`(
         _ gets: Int
     ) async throws {
         try await TestDaemon.run {
@@ -104,7 +104,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a pipeline of more GETs than may wait is answered whole, a few at a time`() async throws {
+    @Test func `a pipeline of more GETs than the queue limit gets all replies`() async throws {
         try await TestDaemon.run {
             $0.limits.queuePerUID = 8
         } _: { daemon in
@@ -119,7 +119,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `each reply is in the version that held when its request came`() async throws {
+    @Test func `each reply has the protocol version of its request`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.pipeline([
@@ -134,7 +134,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a pipeline of 100,000 requests is answered in order`() async throws {
+    @Test func `a pipeline of 100,000 requests gets its replies in order`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             let put = ["PUT", "alice", "bob"].map { ByteBuffer(string: $0) } + [SampleImage.png("bob")]
@@ -151,7 +151,7 @@ import ThumbcacheProtocol
             expected.writeSimpleString("OK")
             try await client.send(requests)
             let replies = try await client.restOfBytes()
-            // Not by `==` in the expectation, which would print both.
+            // `==` within the expectation would print both values.
             let isEqual = replies == expected
             #expect(isEqual)
         }

@@ -10,7 +10,7 @@ import Testing
         return popped
     }
 
-    @Test func `replies leave in the order of their requests, whichever is ready first`() {
+    @Test func `replies leave in the order of their requests`() {
         var queue = ReplyQueue()
         let first = queue.reserve()
         queue.append(ByteBuffer(string: "second"))
@@ -22,7 +22,7 @@ import Testing
         #expect(queue.isEmpty)
     }
 
-    @Test func `a replySlot is answered once, whether its reply waits still or is long gone`() {
+    @Test func `a reply slot is filled once`() {
         var queue = ReplyQueue()
         let first = queue.reserve()
         let second = queue.reserve()

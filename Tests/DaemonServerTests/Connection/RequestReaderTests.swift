@@ -27,7 +27,7 @@ import ThumbcacheProtocol
         return bytes
     }
 
-    @Test func `what comes in pieces of any size is read as it was sent`() throws {
+    @Test func `requests are decoded from pieces of any size`() throws {
         let bytes = Array(stream().readableBytesView)
         for size in 1...bytes.count {
             var reader = reader()
@@ -41,20 +41,20 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `what is read ahead waits its turn, whatever is kept of what came before`() throws {
+    @Test func `requests read ahead are decoded in order while earlier ones are retained`() throws {
         var reader = reader()
-        var kept: [Request] = []
+        var retained: [Request] = []
         let bytes = Array(stream().readableBytesView)
         for start in stride(from: 0, to: bytes.count, by: 7) {
             reader.append(ByteBuffer(bytes: bytes[start..<min(start + 7, bytes.count)]))
-            // One at most, so that the reading runs ahead of it; kept, so that its storage is shared.
-            if let request = try reader.next() { kept.append(request) }
+            // At most one, so that input runs ahead; retained, so that its storage is shared.
+            if let request = try reader.next() { retained.append(request) }
         }
-        while let request = try reader.next() { kept.append(request) }
-        #expect(kept.map { request in (0..<request.count).map { String(buffer: request[$0]) } } == Self.words)
+        while let request = try reader.next() { retained.append(request) }
+        #expect(retained.map { request in (0..<request.count).map { String(buffer: request[$0]) } } == Self.words)
     }
 
-    @Test func `I8: a stream that always ends inside a frame does not make the buffer grow`() throws {
+    @Test func `I8: a stream that always ends inside a frame does not grow the buffer`() throws {
         var reader = reader()
         let frame = TestClient.request(["ECHO", String(repeating: "x", count: 100)])
         let half = try #require(frame.getSlice(at: 0, length: 60))
@@ -69,51 +69,51 @@ import ThumbcacheProtocol
         #expect(reader.capacity < 4_096)
     }
 
-    /// A buffer as the loop lends it: far larger than what is in it.
-    private func lent(_ bytes: some Sequence<UInt8>) -> ByteBuffer {
+    /// A buffer like the loop's read buffer, much larger than its content.
+    private func borrowed(_ bytes: some Sequence<UInt8>) -> ByteBuffer {
         var buffer = ByteBuffer()
         buffer.reserveCapacity(64 << 10)
         buffer.writeBytes(bytes)
         return buffer
     }
 
-    @Test func `I8: the beginning of a frame does not keep the buffer that it was lent in`() throws {
+    @Test func `I8: an unfinished frame does not retain the borrowed buffer`() throws {
         var reader = reader()
-        reader.append(lent(TestClient.request(["ECHO", "hello"]).readableBytesView.prefix(15)))
+        reader.append(borrowed(TestClient.request(["ECHO", "hello"]).readableBytesView.prefix(15)))
         #expect(try isEmpty(&reader))
         reader.keep()
         #expect(reader.storage < 1_024)
-        reader.append(lent(TestClient.request(["ECHO", "hello"]).readableBytesView.dropFirst(15)))
+        reader.append(borrowed(TestClient.request(["ECHO", "hello"]).readableBytesView.dropFirst(15)))
         #expect(try requests(&reader) == [["ECHO", "hello"]])
         reader.keep()
         #expect(reader.storage == 0)
     }
 
-    @Test func `F18, I8: a large argument that comes byte by byte is not copied again and again`() throws {
+    @Test func `F18, I8: a large argument that arrives byte by byte is not copied repeatedly`() throws {
         var reader = reader()
         let size = 1 << 20
         let frame = Array(TestClient.request(["ECHO", String(repeating: "x", count: size)]).readableBytesView)
-        reader.append(lent(frame.prefix(size / 2)))
+        reader.append(borrowed(frame.prefix(size / 2)))
         #expect(try isEmpty(&reader))
         reader.keep()
-        reader.append(lent(frame[(size / 2)..<(size / 2 + 1)]))
+        reader.append(borrowed(frame[(size / 2)..<(size / 2 + 1)]))
         #expect(try isEmpty(&reader))
         reader.keep()
-        // Room for all of it was made at once, and stays.
+        // The space for the whole argument was reserved at once.
         let before = reader.storage
         #expect(before >= size)
         for index in (size / 2 + 1)..<(size / 2 + 1_000) {
-            reader.append(lent(CollectionOfOne(frame[index])))
+            reader.append(borrowed(CollectionOfOne(frame[index])))
             #expect(try isEmpty(&reader))
             reader.keep()
             #expect(reader.storage == before)
         }
-        reader.append(lent(frame[(size / 2 + 1_000)...]))
+        reader.append(borrowed(frame[(size / 2 + 1_000)...]))
         #expect(try requests(&reader) == [["ECHO", String(repeating: "x", count: size)]])
     }
 
     @Test(arguments: ["PURGE", "purge", "PuRgE", "PUT", "PURGED", ""])
-    func `I8: an unfinished frame says what it is and how much it wants`(_ name: String) throws {
+    func `I8: the command and missing bytes of an unfinished frame are known`(_ name: String) throws {
         var reader = reader()
         #expect(reader.missingBytes == 0 && !reader.isInsideFrame(of: "PURGE"))
         reader.append(ByteBuffer(string: "*2\r\n$\(name.utf8.count)\r\n\(name)\r\n$100\r\n0123456789"))
@@ -126,7 +126,7 @@ import ThumbcacheProtocol
         #expect(reader.missingBytes == 0 && !reader.isInsideFrame(of: "PURGE"))
     }
 
-    @Test func `I8, F20: what is missing stays known while what came since has not been looked at`() throws {
+    @Test func `I8, F20: the missing bytes account for undecoded input`() throws {
         var reader = reader()
         reader.append(ByteBuffer(string: "*2\r\n$4\r\nECHO\r\n$100\r\n0123456789"))
         #expect(try isEmpty(&reader))
@@ -138,14 +138,14 @@ import ThumbcacheProtocol
         #expect(reader.missingBytes == 0)
     }
 
-    @Test func `an idle connection holds no memory of what it sent`() throws {
+    @Test func `an idle connection retains no input`() throws {
         var reader = reader()
         reader.append(TestClient.request(["ECHO", String(repeating: "x", count: 1 << 20)]))
         #expect(try !isEmpty(&reader))
         #expect(reader.capacity == 0)
     }
 
-    @Test func `a frame is unfinished only when all that came has been looked at`() throws {
+    @Test func `a frame is unfinished only if all input is decoded`() throws {
         var reader = reader()
         reader.append(ByteBuffer(string: "*1\r\n$4\r\nPI"))
         #expect(!reader.isInsideFrame)
@@ -159,9 +159,9 @@ import ThumbcacheProtocol
 }
 
 extension RequestReader {
-    /// Bytes of memory for what has come, and for what has been given and not been discarded.
-    fileprivate var capacity: Int { front.capacity + behind.capacity }
+    /// Bytes of memory of the input, and of returned requests that are not discarded.
+    fileprivate var capacity: Int { decoding.capacity + undecoded.capacity }
 
-    /// Bytes of the buffers that these lie in, which others may have a share in.
-    fileprivate var storage: Int { front.storageCapacity + behind.storageCapacity }
+    /// The capacity of the buffers, which may be shared.
+    fileprivate var storage: Int { decoding.storageCapacity + undecoded.storageCapacity }
 }

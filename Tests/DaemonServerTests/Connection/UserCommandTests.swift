@@ -7,9 +7,9 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// LOGIN, LOGOUT, PURGE and USERS as a client sees them.
+/// LOGIN, LOGOUT, PURGE and USERS.
 @Suite(.timeLimit(.minutes(5))) struct UserCommandTests {
-    /// Numbers of a receipt in the order of its keys, null as nil.
+    /// The values of a receipt in the order of its keys; nil for null.
     private func numbers(_ receipt: Value) -> [Int?]? {
         guard let entries = receipt.entries else { return nil }
         #expect(entries.map(\.key.text) == ["users", "images", "bytes", "cancelled", "sessions", "epoch"])
@@ -17,7 +17,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [RESPVersion.two, .three])
-    func `a receipt says what was ended, and its epoch grows`(_ version: RESPVersion) async throws {
+    func `a receipt has the counts of an invalidation and a growing epoch`(_ version: RESPVersion) async throws {
         try await TestDaemon.run { daemon in
             let base = 1 << 32
             let client = try await daemon.connectWithAlice(version)
@@ -35,7 +35,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F66: USERS is read and rendered once, and anew when who is logged in has changed`() async throws {
+    @Test func `F66: USERS is rendered again only after a login or logout`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             #expect(try await client.call("LOGIN", "alice") == .ok)
@@ -53,7 +53,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `USERS lists who is logged in`() async throws {
+    @Test func `USERS lists logged-in users`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             #expect(try await client.call("LOGIN", "bob", "HOLD") == .ok)
@@ -76,7 +76,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `LOGIN says what is wrong with an origin, a second origin, or a refresh token`() async throws {
+    @Test func `the errors of LOGIN name an invalid origin, second origin or refresh token`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connect()
             #expect(try await client.call("LOGIN", "alice", "ORIGIN", "nonesuch").code == "ERR")
@@ -87,7 +87,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `I4: a log-out that cannot be made durable is IOERR, and the user is closed until it is`() async throws {
+    @Test func `I4: a logout that is not durable is IOERR, and the user stays closed`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             daemon.store.fail(.commitLogout, times: 2)

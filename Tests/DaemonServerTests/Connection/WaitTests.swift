@@ -6,9 +6,9 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// How long a request waits.
+/// Timeouts of requests.
 @Suite(.timeLimit(.minutes(5))) struct WaitTests {
-    @Test func `F36: a request whose time is up is TIMEOUT, and what waits longer is not`() async throws {
+    @Test func `F36: a request times out after its WAIT`() async throws {
         try await TestDaemon.run { daemon in
             let context = try await daemon.connectWithAlice()
             try await context.send("GET", "alice", "bob", "WAIT", "600000")
@@ -16,7 +16,7 @@ import ThumbcacheProtocol
             let client = try await daemon.connect()
             #expect(
                 try await client.call("GET", "alice", "bob", "WAIT", "1")
-                    == .error(code: "TIMEOUT", message: "no answer from the origin within the time this request waits"))
+                    == .error(code: "TIMEOUT", message: "the origin did not respond within the request's WAIT"))
             #expect(try await client.call("GET", "alice", "bob", "META", "WAIT", "0").code == "TIMEOUT")
             let reply = try await client.call("MGET", "alice", "2", "bob", "carol", "WAIT", "1")
             #expect(reply.elements?.map(\.code) == ["TIMEOUT", "TIMEOUT"])
@@ -25,7 +25,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F54: without WAIT a request waits as long as the origin may take`() async throws {
+    @Test func `F54: without WAIT a request waits for the origin's timeout`() async throws {
         var origin = TestDaemon.origin
         origin.timeout = 1
         try await TestDaemon.run {
@@ -37,21 +37,21 @@ import ThumbcacheProtocol
             let client = try await daemon.connect()
             #expect(try await client.call("GET", "alice", "bob").code == "TIMEOUT")
             #expect(try await client.call("GET", "alice", "bob").code == "TIMEOUT")
-            // Those that come back find the download that is under way.
+            // Repeated requests join the download in flight.
             #expect(daemon.fetcher.downloads.count == 1)
             daemon.finish("bob")
             #expect(try await context.reply() == image("bob"))
         }
     }
 
-    @Test func `I9: a request whose time is up gets the stale image, where there is one`() async throws {
+    @Test func `I9: a request that times out gets a stale image if there is one`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.send("GET", "alice", "bob")
             await daemon.fetcher.started(1)
             daemon.finish("bob", headers: ["cache-control": ["max-age=10"]])
             #expect(try await client.reply() == image("bob"))
-            // Past its life and the time in which it is served at once, not past that in which it is served on errors.
+            // Stale for stale-while-revalidate, but not for stale-if-error.
             daemon.time.now += 1_000
             let reply = try await client.call("GET", "alice", "bob", "META", "WAIT", "1")
             #expect(reply["image"] == image("bob"))

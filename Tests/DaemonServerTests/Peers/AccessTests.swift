@@ -7,22 +7,22 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// Who may do what to whom.
+/// Rights of admins, observers and other clients.
 @Suite(.timeLimit(.minutes(5))) struct AccessTests {
-    private static let stranger = Peer(uid: 1001, pid: 1, isAdmin: false)
+    private static let other = Peer(uid: 1001, pid: 1, isAdmin: false)
 
     @Test(arguments: [["LOGOUT", "alice"], ["LOGOUT", "*"], ["PURGE", "alice"], ["PURGE", "*", "1", "bob"]])
-    func `F27: another uid is named by admins alone`(_ command: [String]) async throws {
+    func `F27: only admins can name another uid`(_ command: [String]) async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
-            let stranger = try await daemon.connect(as: Self.stranger)
+            let other = try await daemon.connect(as: Self.other)
             let request = { (uid: String) in (command + ["UID", uid]).map { ByteBuffer(string: $0) } }
             let expected = "UID 1000: you are uid 1001, and only admins may name another (access.admins)"
-            #expect(try await stranger.call(request("1000")) == .error(code: "DENIED", message: expected))
+            #expect(try await other.call(request("1000")) == .error(code: "DENIED", message: expected))
             let observer = try await daemon.connect(as: TestDaemon.observer)
             #expect(try await observer.call(request("1000")).code == "DENIED")
             #expect(try await client.call("USERS") == .array([bulk("alice")]))
-            // One's own uid is no claim.
+            // Naming the own uid needs no right.
             #expect(try await client.call(request("1000"))["epoch"] != nil)
             _ = try await client.call("LOGIN", "alice")
             let admin = try await daemon.connect(as: TestDaemon.admin)
@@ -33,7 +33,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [["LOGOUT", "alice"], ["LOGOUT", "*"], ["PURGE", "alice"], ["PURGE", "*", "1", "bob"]])
-    func `F27: every uid at once is for admins alone, also for whoever has the only one`(
+    func `F27: only admins can name all uids`(
         _ command: [String]
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -42,21 +42,21 @@ import ThumbcacheProtocol
             let expected = "UID *: you are uid 1000, and only admins may name another (access.admins)"
             #expect(try await client.call(request) == .error(code: "DENIED", message: expected))
             #expect(try await client.call("USERS") == .array([bulk("alice")]))
-            let stranger = try await daemon.connect(as: Self.stranger)
-            #expect(try await stranger.call("LOGIN", "alice") == .ok)
+            let other = try await daemon.connect(as: Self.other)
+            #expect(try await other.call("LOGIN", "alice") == .ok)
             let admin = try await daemon.connect(as: TestDaemon.admin)
             #expect(try await admin.call(request)["users"] == .integer(2))
             let users: Value = command[0] == "LOGOUT" ? .array([]) : .array([bulk("alice")])
-            for client in [client, stranger] { #expect(try await client.call("USERS") == users) }
+            for client in [client, other] { #expect(try await client.call("USERS") == users) }
         }
     }
 
-    @Test func `a session that a connection holds ends once, where everybody's does`() async throws {
+    @Test func `a held session that LOGOUT ended is not released again`() async throws {
         try await TestDaemon.run { daemon in
             let admin = try await daemon.connect(as: TestDaemon.admin)
             #expect(try await admin.call("LOGIN", "alice", "HOLD") == .ok)
             #expect(try await admin.call("LOGOUT", "alice", "UID", "*")["users"] == .integer(1))
-            // Another one's log-in since: the end of the connection that held the first ends nothing of it.
+            // A later login of another connection: the end of the first holder does not end it.
             let other = try await daemon.connect(as: TestDaemon.admin)
             #expect(try await other.call("LOGIN", "alice") == .ok)
             #expect(try await admin.call("QUIT") == .ok)
@@ -64,8 +64,8 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test(arguments: [stranger, TestDaemon.admin])
-    func `F28, I1: what belongs to another uid looks as if it did not exist, to admins too`(
+    @Test(arguments: [other, TestDaemon.admin])
+    func `F28, I1: users of another uid are invisible, also to admins`(
         _ peer: Peer
     ) async throws {
         try await TestDaemon.run { daemon in
@@ -83,7 +83,7 @@ import ThumbcacheProtocol
             }
             #expect(try await other.call("USERS") == .array([]))
             #expect(try await other.call("LOGOUT", "*")["users"] == .integer(0))
-            // A user of the same name is another user.
+            // A user of the same name with another uid is another user.
             #expect(try await other.call("LOGIN", "alice") == .ok)
             #expect(try await other.call("GET", "alice", "bob", "CACHED") == .null)
             #expect(try await other.call("LOGOUT", "alice")["users"] == .integer(1))
@@ -92,20 +92,20 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [65_534, UInt32.max])
-    func `F29: a peer that the kernel has no uid for is refused, admin or not`(uid: UInt32) throws {
+    func `F29: a peer with an unmapped uid is refused, admin or not`(uid: UInt32) throws {
         for isAdmin in [true, false] {
             let error = #expect(throws: CommandError.self) {
-                try Peer(uid: uid, pid: 1, isAdmin: isAdmin).refused(asUID: 65_534)
+                try Peer(uid: uid, pid: 1, isAdmin: isAdmin).rejectingUnmapped(overflowUID: 65_534)
             }
             #expect(error?.code == .denied)
         }
-        let somebody = TestDaemon.somebody
-        #expect(try somebody.refused(asUID: 65_534) == somebody)
-        // What is nobody's uid elsewhere may be somebody's here.
-        #expect(try somebody.refused(asUID: 7) == somebody)
+        let defaultPeer = TestDaemon.defaultPeer
+        #expect(try defaultPeer.rejectingUnmapped(overflowUID: 65_534) == defaultPeer)
+        // The overflow uid of another system may be a real uid here.
+        #expect(try defaultPeer.rejectingUnmapped(overflowUID: 7) == defaultPeer)
     }
 
-    @Test func `the kernel says who the peer is`() async throws {
+    @Test func `the kernel reports the peer`() async throws {
         try await TestDaemon.run {
             $0.admins = AccessRule(uids: [getuid()], gids: [])
             $0.info = ServerInfo([
@@ -120,7 +120,7 @@ import ThumbcacheProtocol
 
     @Test(arguments: [true, false])
     func `a member of an admin group is an admin`(_ isMember: Bool) async throws {
-        // The primary group; a process chooses no other for itself, so the supplementary ones are tried end to end.
+        // Only the primary group; the end-to-end tests cover supplementary groups.
         let group = isMember ? getgid() : getgid() &+ 1_000_000
         try await TestDaemon.run {
             $0.admins = AccessRule(uids: [], gids: [group])
@@ -137,7 +137,7 @@ import ThumbcacheProtocol
         (AccessRule(), AccessRule(gids: [getgid()]), "false,true"),
         (AccessRule(), AccessRule(uids: [getuid() &+ 1], gids: [getgid() &+ 1_000_000]), "false,false"),
     ])
-    func `an observer is no admin, and every admin is an observer`(
+    func `every admin is an observer, but not the reverse`(
         _ admins: AccessRule, _ observers: AccessRule, _ rights: String
     ) async throws {
         try await TestDaemon.run {

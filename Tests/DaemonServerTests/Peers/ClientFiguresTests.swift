@@ -6,13 +6,13 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// What INFO says, under Redis's names, of connections and of what came by them.
+/// The fields of INFO with Redis's names.
 @Suite(.timeLimit(.minutes(2))) struct ClientFiguresTests {
-    private static func figures(_ daemon: TestDaemon, for peer: Peer = TestDaemon.somebody) -> PeerRegistry.Figures {
+    private static func figures(_ daemon: TestDaemon, for peer: Peer = TestDaemon.defaultPeer) -> PeerRegistry.Figures {
         daemon.registry.figures(for: peer, now: .now())
     }
 
-    @Test func `each request counts, and each image as a hit or a miss`() async throws {
+    @Test func `each request counts, and each image is a hit or a miss`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.send("GET", "alice", "bob")
@@ -30,7 +30,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `I1: an account sees its own figures, an observer those of all, also of who has left`() async throws {
+    @Test func `I1: an account sees its own counters, an observer the sums`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice()
             let other = try await daemon.connect(as: Peer(uid: 1001, pid: 7, isAdmin: false))
@@ -44,12 +44,12 @@ import ThumbcacheProtocol
                 #expect(Self.figures(daemon, for: peer).accepted == 2)
                 #expect(Self.figures(daemon, for: peer).connections == 1)
             }
-            // Who never came has none.
+            // An account that never connected has no counters.
             #expect(Self.figures(daemon, for: Peer(uid: 7, pid: 1, isAdmin: false)).accepted == 0)
         }
     }
 
-    @Test func `INFO counts the request itself, and what came with it`() async throws {
+    @Test func `INFO counts its own request, and those pipelined with it`() async throws {
         let registry = PeerRegistry()
         try await TestDaemon.run {
             $0.registry = registry
@@ -73,9 +73,9 @@ import ThumbcacheProtocol
                 keyspace_misses:0
 
                 """
-            let told = try await client.replies(3).last?.text?.replacing("\r\n", with: "\n")
-            // How much of a second has gone by is not for a test to say.
-            #expect(told?.replacing(/(per_sec:)\d+/) { "\($0.output.1)…" } == own)
+            let shown = try await client.replies(3).last?.text?.replacing("\r\n", with: "\n")
+            // The rate depends on the elapsed time.
+            #expect(shown?.replacing(/(per_sec:)\d+/) { "\($0.output.1)…" } == own)
             let admin = try await daemon.connect(as: TestDaemon.admin)
             let all = try await admin.call("INFO", "stats").text ?? ""
             #expect(all.contains("rejected_connections:0\r\nevicted_keys:9\r\n"))
@@ -83,22 +83,25 @@ import ThumbcacheProtocol
         }
     }
 
-    /// Looks at a count, each at a time in seconds, and what the rate is then.
-    static let looks: [[(at: Double, count: Int, rate: Int)]] = [
-        // Of the first second as if it were whole.
+    /// Readings of a count at times in seconds, with the expected rates.
+    static let readings: [[(at: Double, count: Int, rate: Int)]] = [
+        // The first second counts as a whole one.
         [(0.1, 50, 50), (0.5, 100, 100)],
         [(10, 1_000, 100), (20, 1_000, 0), (21, 1_500, 500)],
-        // Looks that come soon after another change nothing for who comes next.
+        // Readings in quick succession do not affect later ones.
         [(10, 0, 0), (20, 1_000, 100), (20.01, 1_000, 100), (20.02, 1_002, 100), (30, 3_000, 200)],
         [(1, 0, 0), (2, 3, 3), (4, 4, 1)],
     ]
 
-    @Test(arguments: looks)
-    func `a rate is that since the last look that is a second old`(_ looks: [(at: Double, count: Int, rate: Int)]) {
+    @Test(arguments: readings)
+    func `a rate covers the time since a reading at least a second old`(
+        _ readings: [(at: Double, count: Int, rate: Int)]
+    ) {
         let start = NIODeadline.uptimeNanoseconds(5_000_000_000)
         var rate = CommandRate(since: start)
-        for look in looks {
-            #expect(rate.look(at: look.count, start + .nanoseconds(Int64(look.at * 1e9))) == look.rate, "\(look)")
+        for reading in readings {
+            #expect(
+                rate.update(reading.count, start + .nanoseconds(Int64(reading.at * 1e9))) == reading.rate, "\(reading)")
         }
     }
 }

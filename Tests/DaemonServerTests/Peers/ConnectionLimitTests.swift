@@ -7,18 +7,19 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// How many may be connected, and how many requests of theirs may wait (I8).
+/// Limits on connections and waiting requests (I8).
 @Suite(.timeLimit(.minutes(5))) struct ConnectionLimitTests {
     private func peer(_ uid: UInt32) -> Peer { Peer(uid: uid, pid: 1, isAdmin: false) }
 
-    /// A client that is let in.
+    /// Connects a client that is accepted.
     private func enter(_ daemon: TestDaemon, as peer: Peer) async throws -> TestClient {
         let client = try await daemon.connect(as: peer)
         #expect(try await client.call("PING") == .simpleString("PONG"))
         return client
     }
 
-    @Test func `I8, F53: beyond its share a uid is told BUSY, and the last places are the admins'`() async throws {
+    @Test func `I8, F53: a uid over its limit is BUSY, and the last connections are reserved for admins`() async throws
+    {
         try await TestDaemon.run {
             $0.limits.connections = 4
             $0.limits.adminConnections = 1
@@ -28,20 +29,20 @@ import ThumbcacheProtocol
             let second = try await enter(daemon, as: peer(1000))
             #expect(
                 try await daemon.connect(as: peer(1000)).rest()
-                    == "-BUSY uid 1000 has 2 connections (limit connections-per-uid): close one, or try again\r\n")
+                    == "-BUSY limits.connections-per-uid: account 1000 has 2 connections; close one, then retry\r\n")
             let third = try await enter(daemon, as: peer(1001))
             #expect(
                 try await daemon.connect(as: peer(1001)).rest()
-                    == "-BUSY all 3 connections are taken (limit connections): try again\r\n")
+                    == "-BUSY limits.connections: all 3 are in use; retry later\r\n")
             let admin = try await enter(daemon, as: TestDaemon.admin)
             #expect(
                 try await daemon.connect(as: TestDaemon.admin).rest()
-                    == "-BUSY all 4 connections are taken (limit connections): try again\r\n")
+                    == "-BUSY limits.connections: all 4 are in use; retry later\r\n")
             #expect(daemon.registry.statistics.refused == 3)
-            // A place that comes free is taken again.
+            // A freed place is used again.
             try await first.close()
             try await eventually { daemon.registry.statistics.connections == 3 }
-            // With the admin in the reserve, it is the others' places that are counted down to it.
+            // The admin uses the reserve, so the limit of others is unchanged.
             try await admin.close()
             try await eventually { daemon.registry.statistics.connections == 2 }
             _ = try await enter(daemon, as: peer(1000))
@@ -49,7 +50,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F80: when all places are taken, the idlest connection of who has most is told why and closed`()
+    @Test func `F80: at the limit, the evicted connection gets the reason and is closed`()
         async throws
     {
         try await TestDaemon.run {
@@ -62,9 +63,8 @@ import ThumbcacheProtocol
             let other = try await enter(daemon, as: peer(1001))
             #expect(
                 try await clients[1].rest()
-                    == "-BUSY all connections are taken (limit connections), and uid 1000 has most of them: "
-                    + "this one, idle "
-                    + "longest of those, is closed\r\n")
+                    == "-BUSY limits.connections reached; closed the longest idle connection of account 1000, "
+                    + "which has the most\r\n")
             for client in [clients[0], clients[2], clients[3], other] {
                 #expect(try await client.call("PING") == .simpleString("PONG"))
             }
@@ -72,8 +72,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F80: of an array that is begun, who gives way is told BUSY for each element that is not`() async throws
-    {
+    @Test func `F80: an evicted connection gets BUSY for each missing element of an array`() async throws {
         try await TestDaemon.run {
             $0.limits.connections = 3
             $0.limits.adminConnections = 1
@@ -94,7 +93,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F80, F15: who gives way closes, also when its peer reads nothing`() async throws {
+    @Test func `F80, F15: an evicted connection closes even if its peer reads nothing`() async throws {
         let isAnswered = NIOLockedValueBox(false)
         try await TestDaemon.run {
             $0.limits.connections = 3
@@ -116,7 +115,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `a refused client that has already asked reads the refusal`() async throws {
+    @Test func `a refused client that has sent a request reads the refusal`() async throws {
         try await TestDaemon.run {
             $0.limits.connectionsPerUID = 1
         } _: { daemon in
@@ -132,7 +131,7 @@ import ThumbcacheProtocol
 
     @Test
     func
-        `I8, F15: refused connections that linger are counted; beyond their limit they are told why and closed`()
+        `I8, F15: connections over the limit get the reason and are closed at once`()
         async throws
     {
         try await TestDaemon.run {
@@ -140,14 +139,14 @@ import ThumbcacheProtocol
         } _: { daemon in
             _ = try await enter(daemon, as: peer(1000))
             var clients: [TestClient] = []
-            for _ in 0..<(3 * DaemonServer.refusedAtOnce) {
+            for _ in 0..<(3 * DaemonServer.maximumRefused) {
                 clients.append(try await daemon.connect(as: peer(1000)))
             }
             for client in clients {
                 #expect(try await client.rest().hasPrefix("-BUSY "))
             }
             #expect(daemon.registry.statistics.connections == 1)
-            // And all of their places come free.
+            // All of their places are freed.
             try await eventually {
                 let isFree = daemon.registry.linger(limit: 1)
                 if isFree { daemon.registry.endLingering() }
@@ -156,7 +155,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `queue-per-uid: a uid whose queue is full is told BUSY on its other connections, others are not`()
+    @Test func `queue-per-uid: the full queue of a uid is BUSY on its other connections only`()
         async throws
     {
         try await TestDaemon.run {
@@ -168,19 +167,19 @@ import ThumbcacheProtocol
             let second = try await daemon.connect()
             let busy = Value.error(
                 code: "BUSY",
-                message: "2 requests of uid 1000 wait already (limit queue-per-uid): try again")
+                message: "limits.queue-per-uid: 2 GETs of this account are waiting; retry later")
             #expect(try await second.call("GET", "alice", "d") == busy)
             #expect(try await second.call("MGET", "alice", "2", "d", "e") == .array([busy, busy]))
             let other = try await daemon.connectWithAlice(as: peer(1001))
             #expect(try await other.call("GET", "alice", "a", "CACHED") == .null)
-            // Never for what ends a cache.
+            // Never for commands that end a cache.
             #expect(try await second.call("LOGOUT", "alice")["cancelled"] == .integer(2))
             #expect(try await first.replies(2).allSatisfy { $0.code == "CANCELLED" })
             #expect(["CANCELLED", "NOLOGIN"].contains(try await first.reply().code))
         }
     }
 
-    @Test func `F19: places in the queue come free when the peer that waited is gone`() async throws {
+    @Test func `F19: a peer that closes frees its places in the queue`() async throws {
         try await TestDaemon.run {
             $0.limits.queuePerUID = 1
         } _: { daemon in

@@ -7,14 +7,14 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// How much memory the connections of one uid can have the daemon hold: `memory-per-uid` (I8, F16, F17, F18, F20).
+/// Memory held for the connections of one uid: `memory-per-uid` (I8, F16, F17, F18, F20).
 @Suite(.timeLimit(.minutes(5))) struct MemoryBudgetTests {
     static let long: Int64 = 600_000
     static let budget = 2 << 20
     static let large = 700 << 10
     static let other = Peer(uid: 1001, pid: 1, isAdmin: false)
 
-    /// A daemon whose budget four large images fill.
+    /// A daemon whose budget fits four large images.
     func run(
         stall: Int64 = long, _ configure: (inout TestDaemon.Setup) -> Void = { _ in },
         _ body: (TestDaemon) async throws -> Void
@@ -22,9 +22,9 @@ import ThumbcacheProtocol
         try await TestDaemon.run(
             {
                 $0.budget = MemoryBudget.Limits(perUID: Self.budget, total: 8 * Self.budget)
-                $0.limits.input = Self.budget
+                $0.limits.request.payloadBytes = Self.budget
                 $0.limits.output = Self.budget
-                $0.limits.command.image = Self.large
+                $0.limits.request.image = Self.large
                 $0.limits.stall = stall
                 configure(&$0)
             }, body)
@@ -37,13 +37,13 @@ import ThumbcacheProtocol
         return bytes
     }
 
-    /// A PUT of a large image without its last bytes.
+    /// An unfinished PUT of a large image.
     func unfinishedPut() throws -> ByteBuffer {
         let whole = put("bob")
         return try #require(whole.getSlice(at: 0, length: whole.readableBytes - 1_000))
     }
 
-    /// What a uid has the daemon keep, beside what that was at first: its users.
+    /// The memory held for a uid, minus that of its users.
     struct Usage {
         private let budget: MemoryBudget
         private let uid: UInt32
@@ -60,14 +60,14 @@ import ThumbcacheProtocol
         var bytes: Int { max(0, budget.bytes(of: uid) - before) }
 
         func add(_ bytes: Int) { filling.set(to: filling.bytes + bytes) }
-        func give(_ bytes: Int) { filling.give(bytes) }
-        /// Takes all that there is.
+        func release(_ bytes: Int) { filling.release(bytes) }
+        /// Reserves the whole budget.
         func fill() { add(MemoryBudgetTests.budget - budget.bytes(of: uid)) }
     }
 
     func memory(_ daemon: TestDaemon, of uid: UInt32 = 1000) -> Usage { Usage(daemon.budget, uid) }
 
-    /// Small requests of somebody whose uid holds all that it may, and another uid's large ones.
+    /// Checks small requests of the uid without budget, and large ones of another uid.
     func expectOthersToBeServed(_ daemon: TestDaemon) async throws {
         let client = try await daemon.connect()
         #expect(try await client.call("PING") == .simpleString("PONG"))
@@ -88,7 +88,7 @@ import ThumbcacheProtocol
 
     // MARK: Input
 
-    @Test func `I8, F18, F20, F53: unfinished requests of a uid take no more than its budget, and only its own`()
+    @Test func `I8, F18, F20, F53: unfinished requests of a uid are bounded by its budget`()
         async throws
     {
         try await run { daemon in
@@ -100,7 +100,7 @@ import ThumbcacheProtocol
                 client.sendWithoutWaiting(try unfinishedPut())
                 clients.append(client)
             }
-            // Each takes room for all of its image, or is refused.
+            // Each reserves space for its whole image, or is refused.
             try await eventually { daemon.registry.statistics.connections == 5 }
             #expect(memory.bytes <= Self.budget)
             #expect(memory.bytes > 3 * (Self.large - Connection.freeShare))
@@ -113,7 +113,7 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [1, 3])
-    func `I8: of more large PUTs at once than fit each is done or BUSY, and done when it is tried again`(_ threads: Int)
+    func `I8: each of too many concurrent PUTs succeeds or is BUSY, and succeeds when retried`(_ threads: Int)
         async throws
     {
         try await run {
@@ -143,13 +143,13 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `F18, I8: unfinished requests are ended by the stall, and then there is room again`() async throws {
+    @Test func `F18, I8: the stall closes unfinished requests and releases their memory`() async throws {
         try await run(stall: 2_000) { daemon in
             _ = try await daemon.connectWithAlice()
             let memory = memory(daemon)
             var unfinished: [TestClient] = []
             for _ in 1...4 { unfinished.append(try await daemon.connect()) }
-            // Most of it has been read when all of it is sent. The four then take what there is.
+            // Most of it is read once all of it is sent. The four then use up the budget.
             for client in unfinished { try await client.send(try unfinishedPut()) }
             for client in unfinished { #expect(try await client.rest() == "") }
             try await eventually { memory.bytes == 0 }
@@ -160,7 +160,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `I8: a request that finds no room is told BUSY at once, and its connection is closed`() async throws {
+    @Test func `I8: a request without budget is BUSY at once, and its connection closes`() async throws {
         try await run { daemon in
             let client = try await daemon.connectWithAlice()
             let memory = memory(daemon)
@@ -169,16 +169,14 @@ import ThumbcacheProtocol
             client.sendWithoutWaiting(put("bob"))
             #expect(
                 try await client.rest()
-                    == "-BUSY requests, replies, users and sessions of uid 1000 take 2097152 bytes (limit "
-                    + "memory-per-uid, "
-                    + "2097152): end some, or try again\r\n")
+                    == "-BUSY limits.memory-per-uid (2097152 bytes): account 1000 uses 2097152; end requests or "
+                    + "sessions, or retry later\r\n")
             try await eventually { daemon.registry.statistics.connections == 0 }
             #expect(memory.bytes == full)
         }
     }
 
-    @Test func `F16, I8: a PUT is BUSY while more is held than may be, as by PUTs whose peers have left`() async throws
-    {
+    @Test func `F16, I8: a PUT is BUSY while PUTs of closed connections exceed the budget`() async throws {
         try await run { daemon in
             let client = try await daemon.connectWithAlice()
             let memory = memory(daemon)
@@ -186,13 +184,13 @@ import ThumbcacheProtocol
             memory.add(1)
             client.sendWithoutWaiting(put("bob", size: 1_000))
             #expect(try await client.reply().code == "BUSY")
-            memory.give(1)
+            memory.release(1)
             client.sendWithoutWaiting(put("bob", size: 1_000))
             #expect(try await client.reply() == .ok)
         }
     }
 
-    @Test func `F67: a uid's log-ins and the sessions it holds are BUSY where there is no room, its log-outs never`()
+    @Test func `F67: logins are BUSY without budget, logouts never`()
         async throws
     {
         try await run { daemon in
@@ -226,9 +224,9 @@ import ThumbcacheProtocol
         return TestClient.request(["purge", "alice", "\(count)"] + profiles)
     }
 
-    @Test func `F53, I8: a PURGE is read without room, and is never BUSY`() async throws {
+    @Test func `F53, I8: a PURGE is read without budget, and is never BUSY`() async throws {
         try await run {
-            $0.limits.arguments = 2_000
+            $0.limits.request.arguments = 2_000
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
             let memory = memory(daemon)
@@ -240,9 +238,9 @@ import ThumbcacheProtocol
     }
 
     @Test(arguments: [1_600, 3_000])
-    func `F18, I8: PURGEs that are never finished end, and give back what they hold`(_ count: Int) async throws {
+    func `F18, I8: unfinished PURGEs are closed and release their memory`(_ count: Int) async throws {
         try await run(stall: 200) {
-            $0.limits.arguments = 4_000
+            $0.limits.request.arguments = 4_000
         } _: { daemon in
             let owner = try await daemon.connectWithAlice()
             let memory = memory(daemon)

@@ -8,7 +8,7 @@ import ThumbcacheProtocol
 @testable import DaemonServer
 
 @Suite struct PeerRegistryTests {
-    @Test func `I8: so many refused connections may linger and no more, until one has left`() {
+    @Test func `I8: lingering refused connections are limited`() {
         let registry = PeerRegistry()
         #expect(registry.linger(limit: 2))
         #expect(registry.linger(limit: 2))
@@ -18,8 +18,8 @@ import ThumbcacheProtocol
         #expect(!registry.linger(limit: 2))
     }
 
-    @Test func `I8, F15: the place of a refused connection is free again as soon as its peer has left`() async throws {
-        let limit = DaemonServer.refusedAtOnce
+    @Test func `I8, F15: a refused connection frees its place when its peer closes`() async throws {
+        let limit = DaemonServer.maximumRefused
         let registry = PeerRegistry()
         let loop = try SocketLoop()
         for _ in 1..<limit { #expect(registry.linger(limit: limit)) }
@@ -34,7 +34,7 @@ import ThumbcacheProtocol
         try await loop.shutdownGracefully()
     }
 
-    @Test func `a refused connection whose peer has left before it was told takes no place`() async throws {
+    @Test func `a refused connection whose peer has closed takes no place`() async throws {
         let registry = PeerRegistry()
         let loop = try SocketLoop()
         var ends: [CInt] = [-1, -1]
@@ -50,25 +50,25 @@ import ThumbcacheProtocol
         try await loop.shutdownGracefully()
     }
 
-    private let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
+    private let defaultPeer = Peer(uid: 1000, pid: 1, isAdmin: false)
 
     private func enter(
         _ registry: PeerRegistry, as peer: Peer? = nil, limits: ServerLimits = ServerLimits(),
         drain: @escaping @Sendable () -> Void = {}, close: @escaping @Sendable () -> Void = {},
-        giveWay: @escaping @Sendable (String) -> Void = { _ in }
+        evict: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(CommandError) -> PeerRegistry.Registration {
-        try registry.enter(peer ?? somebody, limits: limits) { order in
-            switch order {
+        try registry.enter(peer ?? defaultPeer, limits: limits) { signal in
+            switch signal {
             case .drain: drain()
             case .close: close()
-            case .giveWay(let reason): giveWay(reason)
+            case .evict(let reason): evict(reason)
             }
         }
     }
 
     private func peer(_ uid: UInt32) -> Peer { Peer(uid: uid, pid: 1, isAdmin: false) }
 
-    @Test func `the number of a connection grows, and says nothing of other accounts'`() throws {
+    @Test func `connection ids grow per account`() throws {
         let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
         #expect(try enter(registry).client.id == 1)
         for _ in 0..<10 { _ = try enter(registry, as: peer(1001)) }
@@ -76,17 +76,17 @@ import ThumbcacheProtocol
         #expect(second.client.id == 2)
         registry.leave(second.id)
         #expect(try enter(registry).client.id == 3)
-        // Its subordinate uids are the account's own.
+        // Subordinate uids belong to the account.
         #expect(try enter(registry, as: peer(100_007)).client.id == 4)
         #expect(try enter(registry, as: peer(1001)).client.id == 11)
     }
 
-    @Test func `F80: all uids of an account have its share of the connections together`() throws {
+    @Test func `F80: all uids of an account share its connection limit`() throws {
         let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
         let limits = ServerLimits(connections: 100, connectionsPerUID: 3)
         let entered = try (0..<3).map { try enter(registry, as: peer(100_000 + $0), limits: limits) }
         let refusal = CommandError(
-            .busy, "uid 1000 has 3 connections (limit connections-per-uid): close one, or try again")
+            .busy, "limits.connections-per-uid: account 1000 has 3 connections; close one, then retry")
         #expect(throws: refusal) { _ = try enter(registry, limits: limits) }
         #expect(throws: refusal) { _ = try enter(registry, as: peer(100_003), limits: limits) }
         _ = try enter(registry, as: peer(1001), limits: limits)
@@ -95,53 +95,55 @@ import ThumbcacheProtocol
     }
 
     @Test
-    func `F80: when all connections are taken, who has most gives way, the connection first that is idle longest`()
+    func `F80: at the limit, the longest idle connection of the account with the most is evicted`()
         throws
     {
         let registry = PeerRegistry()
         let limits = ServerLimits(connections: 8, connectionsPerUID: 5, adminConnections: 1)
-        let gone = NIOLockedValueBox<[Int]>([])
+        let evicted = NIOLockedValueBox<[Int]>([])
         func fill(_ uid: UInt32, _ numbers: Range<Int>) throws -> [PeerRegistry.Registration] {
             try numbers.map { number in
-                let giveWay = { @Sendable (reason: String) in
-                    #expect(reason.hasPrefix("all connections are taken (limit connections), and uid \(uid) has most"))
-                    gone.withLockedValue { $0.append(number) }
+                let evict = { @Sendable (reason: String) in
+                    #expect(
+                        reason.hasPrefix(
+                            "limits.connections reached; closed the longest idle connection of account \(uid),"))
+                    evicted.withLockedValue { $0.append(number) }
                 }
-                return try enter(registry, as: peer(uid), limits: limits, giveWay: giveWay)
+                return try enter(registry, as: peer(uid), limits: limits, evict: evict)
             }
         }
         let many = try fill(1000, 0..<4)
         let few = try fill(1001, 4..<7)
-        // The first was heard of last.
+        // The first connection has the latest input.
         for (time, registration) in [many[1], few[0], few[1], few[2], many[3], many[2], many[0]].enumerated() {
-            registration.client.heard(at: .uptimeNanoseconds(UInt64(time + 1)))
+            registration.client.recordInput(at: .uptimeNanoseconds(UInt64(time + 1)))
         }
         _ = try enter(registry, as: peer(1002), limits: limits)
-        #expect(gone.withLockedValue { $0 } == [1])
-        // Two have three now, and whoever comes with one has two.
+        #expect(evicted.withLockedValue { $0 } == [1])
+        // Two accounts have three connections now; the new one would have two.
         _ = try enter(registry, as: peer(1002), limits: limits)
-        #expect(gone.withLockedValue { $0.count } == 2)
+        #expect(evicted.withLockedValue { $0.count } == 2)
         #expect(registry.statistics.connections == 7)
         #expect(registry.statistics.evicted == 2)
-        // With 3, 2 and 2, nobody has so much more than the third that it would be fairer.
-        let full = CommandError(.busy, "all 7 connections are taken (limit connections): try again")
+        // With 3, 2 and 2 connections, an eviction would not be fairer.
+        let full = CommandError(.busy, "limits.connections: all 7 are in use; retry later")
         #expect(throws: full) { _ = try enter(registry, as: peer(1002), limits: limits) }
         #expect(throws: full) { _ = try enter(registry, as: peer(1000), limits: limits) }
-        // Who has given way, and leaves, makes no second room.
+        // The close of an evicted connection frees no second place.
         registry.leave(many[1].id)
         #expect(registry.statistics.connections == 7)
     }
 
-    @Test func `F80: connections of admins give way to nobody`() throws {
+    @Test func `F80: connections of admins are not evicted`() throws {
         let registry = PeerRegistry()
         let limits = ServerLimits(connections: 6, adminConnections: 1)
         for _ in 0..<5 {
-            _ = try enter(registry, as: TestDaemon.admin, limits: limits, giveWay: { _ in Issue.record("an admin's") })
+            _ = try enter(registry, as: TestDaemon.admin, limits: limits, evict: { _ in Issue.record("an admin's") })
         }
         #expect(throws: CommandError.self) { _ = try enter(registry, limits: limits) }
     }
 
-    @Test func `connections of one uid share one count of waiting requests, those of another do not`() throws {
+    @Test func `connections of one uid share a count of waiting requests`() throws {
         let registry = PeerRegistry()
         let first = try enter(registry)
         let second = try enter(registry)
@@ -153,7 +155,7 @@ import ThumbcacheProtocol
         #expect(third.load === second.load)
     }
 
-    @Test func `to leave twice, or without having been there, changes nothing`() throws {
+    @Test func `leaving twice, or without entering, has no effect`() throws {
         let registry = PeerRegistry()
         let first = try enter(registry)
         _ = try enter(registry)
@@ -163,13 +165,15 @@ import ThumbcacheProtocol
         #expect(registry.statistics.connections == 1)
     }
 
-    @Test func `draining tells everybody, lets nobody in, and is over when the last is gone`() throws {
+    @Test func `draining signals all connections, refuses new ones, and ends with the last`() throws {
         let registry = PeerRegistry()
-        let told = NIOLockedValueBox(0)
+        let drainSignals = NIOLockedValueBox(0)
         let drained = NIOLockedValueBox(0)
-        let entered = try (0..<3).map { _ in try enter(registry, drain: { told.withLockedValue { $0 += 1 } }) }
+        let entered = try (0..<3).map { _ in
+            try enter(registry, drain: { drainSignals.withLockedValue { $0 += 1 } })
+        }
         registry.drain { drained.withLockedValue { $0 += 1 } }
-        #expect(told.withLockedValue { $0 } == 3)
+        #expect(drainSignals.withLockedValue { $0 } == 3)
         #expect(throws: CommandError.stopping) { _ = try enter(registry, as: TestDaemon.admin) }
         for registration in entered {
             #expect(drained.withLockedValue { $0 } == 0)
@@ -180,7 +184,7 @@ import ThumbcacheProtocol
         #expect(drained.withLockedValue { $0 } == 2)
     }
 
-    @Test func `closing reaches everybody who is there`() throws {
+    @Test func `closing reaches all connections`() throws {
         let registry = PeerRegistry()
         let closed = NIOLockedValueBox<[Int]>([])
         let entered = try (0..<3).map { number in
@@ -191,7 +195,7 @@ import ThumbcacheProtocol
         #expect(closed.withLockedValue { $0.sorted() } == [0, 2])
     }
 
-    @Test func `a load lets in as many as the limit says`() {
+    @Test func `a load admits requests up to the limit`() {
         let load = PeerLoad()
         #expect(load.enter(limit: 2))
         #expect(load.enter(limit: 2))

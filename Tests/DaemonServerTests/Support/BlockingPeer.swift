@@ -2,7 +2,7 @@ import Glibc
 import NIOCore
 import ThumbcacheProtocol
 
-/// A client that sees what the kernel says: each send and each reading of its socket has its error number.
+/// A blocking client that reports the errno of each send and receive.
 final class BlockingPeer: Sendable {
     private let descriptor: CInt
 
@@ -22,14 +22,14 @@ final class BlockingPeer: Sendable {
 
     func end() { close(descriptor) }
 
-    /// Sends a request: 0, or the number of the error.
+    /// Sends a request. Returns 0 or errno.
     func send(_ words: [String]) -> CInt {
         TestClient.request(words).withUnsafeReadableBytes {
             Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL)) == $0.count ? 0 : errno
         }
     }
 
-    /// What has come, as text: nothing at the end, "error" and its number where reading fails. Waits for it.
+    /// Receives text: empty at EOF, "error" and errno on failure. Blocks.
     func receive() -> String {
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
         let count = recv(descriptor, &bytes, bytes.count, 0)
@@ -41,7 +41,7 @@ final class BlockingPeer: Sendable {
         return error == 0 ? receive() : "error \(error)"
     }
 
-    /// Whether there is something to receive, or the end.
+    /// Whether input or EOF is available.
     var hasArrived: Bool {
         var status = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&status, 1, 0) > 0

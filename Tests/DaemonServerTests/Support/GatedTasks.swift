@@ -1,10 +1,10 @@
 import NIOConcurrencyHelpers
 
-/// Where tasks run, unless a test closes the gate: then those that become ready wait.
+/// A task executor that holds back tasks while its gate is closed.
 final class GatedTasks: TaskExecutor {
     private let waiting = NIOLockedValueBox<[UnownedJob]?>(nil)
 
-    /// How many wait.
+    /// The number of held tasks.
     var count: Int { waiting.withLockedValue { $0?.count ?? 0 } }
 
     func close() { waiting.withLockedValue { $0 = $0 ?? [] } }

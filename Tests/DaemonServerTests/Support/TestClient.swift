@@ -4,7 +4,7 @@ import NIOCore
 import NIOPosix
 import ThumbcacheProtocol
 
-/// A client that a test drives by hand: what it sends, when it reads, how it leaves.
+/// A client whose sends, reads and close a test controls.
 final class TestClient: Sendable {
     private let channel: any Channel
     private let inbox: Inbox
@@ -14,7 +14,7 @@ final class TestClient: Sendable {
         self.inbox = inbox
     }
 
-    /// - Parameter reads: false for a client that takes nothing from its socket until ``startReading()``.
+    /// - Parameter reads: false for a client that reads nothing before ``startReading()``.
     static func connect(to path: String, on group: any EventLoopGroup, reads: Bool = true) async throws -> TestClient {
         let inbox = Inbox()
         let channel = try await ClientBootstrap(group: group)
@@ -31,7 +31,7 @@ final class TestClient: Sendable {
 
     // MARK: Sending
 
-    /// Returns when the kernel has taken all of it.
+    /// Returns once the kernel has accepted all of it.
     func send(_ bytes: ByteBuffer) async throws {
         try await channel.writeAndFlush(bytes)
     }
@@ -50,19 +50,19 @@ final class TestClient: Sendable {
         try await send(bytes)
     }
 
-    /// Several requests in one piece.
+    /// Sends several requests in one write.
     func pipeline(_ requests: [[String]]) async throws {
         var bytes = ByteBuffer()
         for request in requests { bytes.writeRequest(request) }
         try await send(bytes)
     }
 
-    /// Waits until the kernel has taken all that was sent.
+    /// Waits until the kernel has accepted all output.
     func flushed() async throws {
         try await channel.writeAndFlush(ByteBuffer())
     }
 
-    /// Sends what may never be taken, and waits for nothing.
+    /// Sends without waiting for the kernel.
     func sendWithoutWaiting(_ bytes: ByteBuffer) {
         channel.writeAndFlush(bytes, promise: nil)
     }
@@ -75,9 +75,9 @@ final class TestClient: Sendable {
 
     // MARK: Receiving
 
-    /// The next reply.
+    /// Receives the next reply.
     func reply() async throws -> Value {
-        try await inbox.take { state in try state.bytes.readReply() }
+        try await inbox.next { state in try state.bytes.readReply() }
     }
 
     func replies(_ count: Int) async throws -> [Value] {
@@ -96,7 +96,7 @@ final class TestClient: Sendable {
         return try await reply()
     }
 
-    /// The bytes of a request's reply exactly as they came.
+    /// Sends a request and returns the bytes of its reply.
     func wire(_ words: String...) async throws -> String {
         try await wire(words.map { ByteBuffer(string: $0) })
     }
@@ -106,7 +106,7 @@ final class TestClient: Sendable {
         bytes.writeRequest(arguments)
         bytes.writeRequest(["ECHO", "<end>"])
         try await send(bytes)
-        return try await inbox.take { state in
+        return try await inbox.next { state in
             let text = String(buffer: state.bytes)
             guard text.hasSuffix(Self.endOfReply) else { return nil }
             state.bytes.clear()
@@ -116,37 +116,37 @@ final class TestClient: Sendable {
 
     private static let endOfReply = "$5\r\n<end>\r\n"
 
-    /// All that comes until the server closes, as text.
+    /// Receives text until the server closes.
     func rest() async throws -> String {
         String(buffer: try await restOfBytes())
     }
 
-    /// All that comes until the server closes.
+    /// Receives until the server closes.
     func restOfBytes() async throws -> ByteBuffer {
-        try await inbox.take { state in
+        try await inbox.next { state in
             guard state.isClosed else { return nil }
             defer { state.bytes = ByteBuffer() }
             return state.bytes
         }
     }
 
-    /// How many bytes have come and were not taken.
+    /// The number of received bytes that were not consumed.
     var received: Int { inbox.received }
 
-    // MARK: Coming and going
+    // MARK: Connecting and closing
 
     func startReading() async throws {
         try await channel.setOption(.autoRead, value: true).get()
     }
 
-    /// Says that nothing more will be sent, if the server has not closed already.
+    /// Closes the output, unless the server has closed already.
     func halfClose() async throws {
         do {
             try await channel.close(mode: .output)
         } catch ChannelError.alreadyClosed {
-            // It has, and this side has noticed.
+            // The server has closed, and this side has noticed.
         } catch let error as IOError where [EBADF, ENOTCONN, EPIPE].contains(error.errnoCode) {
-            // Closed while it was being said.
+            // The server closed at the same time.
         }
     }
 
@@ -154,23 +154,23 @@ final class TestClient: Sendable {
         try await channel.close()
     }
 
-    /// Returns when the server has closed the connection.
+    /// Waits until the server has closed the connection.
     func closed() async throws {
         try await channel.closeFuture.get()
     }
 }
 
 enum ClientError: Error {
-    /// The server closed while something was expected; what had come instead.
+    /// The server closed early. Has the bytes received so far.
     case closed(String)
 }
 
 extension ByteBuffer {
-    /// A request whose arguments are text.
+    /// A request with text arguments.
     mutating func writeRequest(_ words: [String]) { writeRequest(words.map { ByteBuffer(string: $0) }) }
 }
 
-/// What a client has received.
+/// The input of a client.
 private final class Inbox: Sendable {
     struct State {
         var bytes = ByteBuffer()
@@ -191,8 +191,8 @@ private final class Inbox: Sendable {
         waiting?.resume()
     }
 
-    /// Waits until `body` finds what it looks for. One at a time.
-    func take<Result: Sendable>(_ body: (inout State) throws -> Result?) async throws -> Result {
+    /// Waits until `body` returns a value. One call at a time.
+    func next<Result: Sendable>(_ body: (inout State) throws -> Result?) async throws -> Result {
         while true {
             let (result, seen, isClosed) = try state.withLockedValue { state in
                 (try body(&state), state.bytes.writerIndex, state.isClosed)
@@ -209,7 +209,7 @@ private final class Inbox: Sendable {
                     if isStale { continuation.resume() }
                 }
             } onCancel: {
-                // The test's time is up.
+                // The test has timed out.
                 change { $0.isClosed = true }
             }
         }
@@ -234,7 +234,7 @@ private final class InboxHandler: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // How a server that has had enough is noticed; the test looks at what came before.
+        // A reset by the server. The test checks the input before it.
         context.close(promise: nil)
     }
 }

@@ -11,7 +11,7 @@ import ThumbcacheProtocol
 
 @testable import DaemonServer
 
-/// The real server on a real socket, with fakes for disk, network and clock behind it.
+/// The real server on a real socket, with fakes for disk, network and clock.
 final class TestDaemon: Sendable {
     let path: String
     let store: FakeStore
@@ -27,20 +27,20 @@ final class TestDaemon: Sendable {
     private let clients = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     private let peers: NIOLockedValueBox<[Peer]>
 
-    /// Who connects when a test does not say.
-    static let somebody = Peer(uid: 1000, pid: 1, isAdmin: false)
+    /// The default peer.
+    static let defaultPeer = Peer(uid: 1000, pid: 1, isAdmin: false)
     static let admin = Peer(uid: 0, pid: 1, isAdmin: true)
     static let observer = Peer(uid: 1002, pid: 1, isAdmin: false, isObserver: true)
 
-    /// As ``FakeWorld/origin``, but with a longer timeout than a test takes: requests wait by the real clock, and where
-    /// their time is not what is tested it must not be up on a machine that is slow.
+    /// ``FakeWorld/origin`` with a timeout longer than any test: requests wait by the real clock, and must not time out
+    /// on a slow machine.
     static let origin: Origin = {
         var origin = FakeWorld.origin
         origin.timeout = 600_000
         return origin
     }()
 
-    /// What a daemon is to be like.
+    /// The configuration of a test daemon.
     struct Setup {
         var limits = ServerLimits()
         var budget = MemoryBudget.Limits()
@@ -52,12 +52,12 @@ final class TestDaemon: Sendable {
         var registry = PeerRegistry()
         var lifecycleThreads = 2
         var tasks: any TaskExecutor = globalConcurrentExecutor
-        /// nil: whoever a test says it is.
+        /// nil: the test sets the peer's rights.
         var admins: AccessRule?
         var observers = AccessRule()
     }
 
-    /// Runs a daemon, the test, and sees to it that everything ends and no rule of the store was broken.
+    /// Runs a daemon and a test; checks that the daemon stops and that the store's contract was kept.
     static func run(
         _ configure: (inout Setup) -> Void = { _ in }, _ body: (TestDaemon) async throws -> Void
     ) async throws {
@@ -109,7 +109,7 @@ final class TestDaemon: Sendable {
         let (admins, observers) = (setup.admins, setup.observers)
         server = try await DaemonServer.start(on: try Self.listen(path), context: context) { descriptor in
             if let admins { return try Peer.of(descriptor, admins: admins, observers: observers) }
-            return peers.withLockedValue { $0.isEmpty ? Self.somebody : $0.removeFirst() }
+            return peers.withLockedValue { $0.isEmpty ? Self.defaultPeer : $0.removeFirst() }
         }
     }
 
@@ -128,24 +128,24 @@ final class TestDaemon: Sendable {
 
     // MARK: Clients
 
-    /// - Parameter peer: who the kernel is to say it is. Connect one after another where it matters.
-    func connect(as peer: Peer = somebody, reads: Bool = true) async throws -> TestClient {
+    /// - Parameter peer: the reported peer. Concurrent connections may get each other's.
+    func connect(as peer: Peer = defaultPeer, reads: Bool = true) async throws -> TestClient {
         expect(peer)
         return try await TestClient.connect(to: path, on: clients, reads: reads)
     }
 
-    /// Sets who the kernel is to say the next peer is.
+    /// Sets the reported peer of the next connection.
     func expect(_ peer: Peer) { peers.withLockedValue { $0.append(peer) } }
 
-    /// A client that speaks that version, with alice logged in.
-    func connectWithAlice(_ version: RESPVersion = .two, as peer: Peer = somebody) async throws -> TestClient {
+    /// A client with this protocol version, with alice logged in.
+    func connectWithAlice(_ version: RESPVersion = .two, as peer: Peer = defaultPeer) async throws -> TestClient {
         let client = try await connect(as: peer)
         if version == .three { _ = try await client.call("HELLO", "3") }
         #expect(try await client.call("LOGIN", "alice") == .simpleString("OK"))
         return client
     }
 
-    /// Ends the download of alice's image of that profile, the latest if there are several.
+    /// Completes the latest download of alice's image of a profile.
     func finish(_ profile: String, size: Int = 128, headers: [String: [String]] = [:]) {
         let url = Self.url(profile)
         fetcher.downloads.last { $0.url == url }?.end(
@@ -156,20 +156,20 @@ final class TestDaemon: Sendable {
         "https://origin.test/\(user)/\(profile)/128"
     }
 
-    /// Runs something on the server's event loop; on one of them, should it have several.
+    /// Runs work on one of the server's event loops.
     func onEventLoop(_ work: @escaping @Sendable () -> Void) {
         group.next().execute(work)
     }
 
-    /// Whether a user of ``somebody``'s is known to be logged in.
+    /// Whether a user of ``defaultPeer`` has an open cache.
     func isOpen(_ user: String) -> Bool {
-        sessions.openCache(Owner(uid: Self.somebody.uid, user: OpaqueID(user))) != nil
+        sessions.openCache(Owner(uid: Self.defaultPeer.uid, user: OpaqueID(user))) != nil
     }
 
-    /// Channels of the peer's uid that somebody follows.
-    var followedChannels: Int { events.channelCount(of: Self.somebody.uid) }
+    /// The number of subscribed channels of ``defaultPeer``.
+    var followedChannels: Int { events.channelCount(of: Self.defaultPeer.uid) }
 
-    static let alice = Owner(uid: somebody.uid, user: OpaqueID("alice"))
+    static let alice = Owner(uid: defaultPeer.uid, user: OpaqueID("alice"))
 
     // MARK: The system
 
@@ -195,20 +195,20 @@ final class TestDaemon: Sendable {
     }
 }
 
-/// Waits until something holds that happens elsewhere and cannot be awaited; fails when a minute was not enough.
+/// Polls until the condition holds. Fails after a minute.
 func eventually(_ condition: () async throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
     for _ in 0..<60_000 {
         if try await condition() { return }
         try await Task.sleep(for: .milliseconds(1))
     }
-    Issue.record("it did not come about", sourceLocation: sourceLocation)
+    Issue.record("the condition did not hold within a minute", sourceLocation: sourceLocation)
 }
 
 func bulk(_ text: String) -> Value { .bulk(ByteBuffer(string: text)) }
 func image(_ label: String, size: Int = 128) -> Value { .bulk(SampleImage.png(label, size: size)) }
 
 extension Value {
-    /// The code of an error, nil for any other reply.
+    /// The code of an error; nil for other replies.
     var code: String? {
         if case .error(let code, _) = self { code } else { nil }
     }

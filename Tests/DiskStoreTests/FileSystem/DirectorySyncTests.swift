@@ -5,7 +5,7 @@ import Testing
 
 @testable import DiskStore
 
-/// What an fsync that failed says of those before it, beside it and after it (F7).
+/// The effect of a failed fsync on earlier, concurrent and later ones (F7).
 @Suite struct DirectorySyncTests {
     private let tree: TestTree
     private let system = FaultySystem()
@@ -18,13 +18,13 @@ import Testing
         directory = try disk.openRoot(tree.root)
     }
 
-    @Test func `I4, F7: an fsync that succeeds beside one that failed proves nothing, and does not hide the failure`()
+    @Test func `I4, F7: an fsync that succeeds during a failed one does not hide the failure`()
         throws
     {
         let (disk, directory) = (disk, directory)
         system.plan { call, _, ofKind in
             guard call == .sync else { return nil }
-            // While the first is under way the second fails.
+            // The second fsync fails during the first.
             if ofKind == 1 { #expect(throws: SystemError.self) { try disk.sync(directory, .keys) } }
             return ofKind == 2 ? .fail(EIO) : nil
         }
@@ -32,7 +32,7 @@ import Testing
         #expect(system.count(of: .sync) == 2)
         #expect(disk.hasFailedSync(.keys))
         #expect(!disk.hasFailedSync(.sessions))
-        // The next one changes the directory first.
+        // The next fsync changes the directory first.
         system.heal()
         try disk.sync(directory, .keys)
         #expect(system.count(of: .unlink) == 1)
@@ -41,7 +41,7 @@ import Testing
         #expect(system.count(of: .unlink) == 1)
     }
 
-    @Test func `F7: a failure that was there before is mended by an fsync that failed once and then succeeds`() throws {
+    @Test func `F7: a later fsync after a change clears an earlier failure`() throws {
         system.plan { call, _, ofKind in call == .sync && ofKind <= 2 ? .fail(EIO) : nil }
         for _ in 0..<2 {
             #expect(throws: SystemError.self) { try disk.sync(directory, .images(.init(generation: 7, bucket: nil))) }

@@ -4,13 +4,13 @@ import Testing
 
 @testable import DiskStore
 
-/// What a tag or check value binds beside its contents, one part at a time (F12). In the files of a store other keys
-/// mostly stand in the way as well; here the key is the same.
+/// The data that each tag or check value covers in addition to the contents (F12). All owners have the same key here,
+/// so that only this data can reject a swapped file.
 @Suite struct BindingTests {
     private let algorithms: Algorithms
     private let key: Secret
     private let owner: HashedOwner
-    /// The same user's name at another uid, and another name at the same uid.
+    /// The same name with another uid, and another name with the same uid.
     private let others: [HashedOwner]
 
     init() throws {
@@ -23,7 +23,7 @@ import Testing
         others = [HashedOwner(uid: 1001, user: names[0]), HashedOwner(uid: 1000, user: names[1])]
     }
 
-    private func bound(_ owner: HashedOwner, _ id: GenerationID) -> [UInt8] {
+    private func authenticated(_ owner: HashedOwner, _ id: GenerationID) -> [UInt8] {
         EntryHeader.owner(of: Generation(number: 1, owner: owner, id: id, isNew: true))
     }
 
@@ -34,11 +34,11 @@ import Testing
         var entry = [UInt8](repeating: 0, count: EntryHeader.overhead + text.count)
         try entry.withUnsafeMutableBytes { entry in
             header.write(to: entry)
-            let box = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.boxStart...])
-            try header.withBound(of: owner, at: address) { bound in
+            let sealed = UnsafeMutableRawBufferPointer(rebasing: entry[EntryHeader.sealedStart...])
+            try header.withAuthenticatedData(of: owner, at: address) { authenticated in
                 try text.withUnsafeBytes { text in
                     try cipher.seal(
-                        text, UnsafeRawBufferPointer(start: nil, count: 0), bound: bound, into: box,
+                        text, UnsafeRawBufferPointer(start: nil, count: 0), authenticating: authenticated, into: sealed,
                         random: SecureRandom())
                 }
             }
@@ -46,7 +46,7 @@ import Testing
         return entry
     }
 
-    /// The length of the image, if it opens.
+    /// The length of the image, or nil if the entry does not open.
     private func opened(_ entry: [UInt8], of owner: [UInt8], at address: EntryAddress) throws -> Int? {
         let cipher = try EntryCipher(key: key, algorithms: algorithms)
         var entry = entry
@@ -55,29 +55,30 @@ import Testing
         }
     }
 
-    @Test func `F11, F12, I5: lengths that make the same file, but another image of it, do not open`() throws {
-        let record = try #require(ImageRecordCoding.encode(picture(1).record))
+    @Test func `F11, F12, I5: an entry whose header splits image and record differently does not open`() throws {
+        let record = try #require(ImageRecordCoding.encode(testImage(1).record))
         let text = [UInt8](repeating: 7, count: 14) + record
         let address = EntryAddress(profile: owner.user, code: 64)
-        let bound = bound(owner, try SecureRandom().generationID())
+        let authenticated = authenticated(owner, try SecureRandom().generationID())
         let right = EntryHeader(recordLength: record.count, imageLength: 14)
         let other = EntryHeader(recordLength: record.count + 4, imageLength: 10)
-        #expect(try opened(try entry(right, text, of: bound, at: address), of: bound, at: address) == 14)
-        // What the header says now could be read: the record begins where it says.
-        var moved = try entry(other, text, of: bound, at: address)
+        #expect(
+            try opened(try entry(right, text, of: authenticated, at: address), of: authenticated, at: address) == 14)
+        // The record matches the new header, so only the tag can reject it.
+        var moved = try entry(other, text, of: authenticated, at: address)
         moved.withUnsafeMutableBytes { right.write(to: $0) }
-        #expect(try opened(moved, of: bound, at: address) == nil)
+        #expect(try opened(moved, of: authenticated, at: address) == nil)
     }
 
     @Test func `F12, I1: an entry opens for its uid, user and generation only, even under the same key`() throws {
-        let record = try #require(ImageRecordCoding.encode(picture(1).record))
+        let record = try #require(ImageRecordCoding.encode(testImage(1).record))
         let address = EntryAddress(profile: owner.user, code: 64)
         let id = try SecureRandom().generationID()
         let header = EntryHeader(recordLength: record.count, imageLength: 2)
-        let sealed = try entry(header, [1, 2] + record, of: bound(owner, id), at: address)
-        #expect(try opened(sealed, of: bound(owner, id), at: address) == 2)
-        for other in others { #expect(try opened(sealed, of: bound(other, id), at: address) == nil) }
-        let later = bound(owner, try SecureRandom().generationID())
+        let sealed = try entry(header, [1, 2] + record, of: authenticated(owner, id), at: address)
+        #expect(try opened(sealed, of: authenticated(owner, id), at: address) == 2)
+        for other in others { #expect(try opened(sealed, of: authenticated(other, id), at: address) == nil) }
+        let later = authenticated(owner, try SecureRandom().generationID())
         #expect(try opened(sealed, of: later, at: address) == nil)
     }
 
@@ -90,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func `F12, I1: a key file is that of its uid and user only`() throws {
+    @Test func `F12, I1: a key file is valid for its uid and user only`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
             let names = store.logins.names

@@ -14,8 +14,8 @@ private let fullRecord = ImageRecord(
         cacheControl: "max-age=5", expires: "0", pragma: "p", vary: "accept", etag: "W/\"x\"", lastModified: ""),
     redirectedTo: "https://example.org/b", tokenFamily: .max, isStandIn: true)
 
-@Test func `a record is read as it was written, whatever of it is there`() throws {
-    // Each bit stands for a part that is there.
+@Test func `a record with any subset of optional fields is read as written`() throws {
+    // Each bit selects an optional field.
     for parts in 0..<2_048 {
         var record = fullRecord
         if parts & 1 == 0 { record.provenance = .put }
@@ -34,13 +34,13 @@ private let fullRecord = ImageRecord(
     }
 }
 
-@Test func `a record cut off anywhere, or with anything after it, is none`() throws {
+@Test func `a truncated or extended record is invalid`() throws {
     let bytes = try #require(ImageRecordCoding.encode(fullRecord))
     for length in 0..<bytes.count {
         #expect(bytes[..<length].withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
     }
     #expect((bytes + [0]).withUnsafeBytes { ImageRecordCoding.decode($0) } == nil)
-    // Another version, a part that there is none of, no such kind of image, a text that is not UTF-8.
+    // Other version, unknown field, invalid kind of image, invalid UTF-8.
     for (position, value) in [
         (0, 1), (0, 2), (0, 4), (1, 8), (3, 0), (3, 6), (bytes.count - 4, 0xFF),
     ] as [(Int, UInt8)] {
@@ -51,7 +51,7 @@ private let fullRecord = ImageRecord(
 }
 
 @Test
-func `a record of the second version is read, unless its answer may have varied by a token that it does not name`()
+func `a record of version 2 is read unless its response may have varied by token`()
     throws
 {
     for parts in 0..<8 {
@@ -65,7 +65,7 @@ func `a record of the second version is read, unless its answer may have varied 
     }
 }
 
-@Test func `validators over a kilobyte are dropped, a URL over 64 KiB is refused`() throws {
+@Test func `validators over 1 KiB are dropped and URLs over 64 KiB rejected`() throws {
     var record = fullRecord
     record.fields.etag = String(repeating: "e", count: 1025)
     record.fields.lastModified = String(repeating: "m", count: 1024)
@@ -79,7 +79,7 @@ func `a record of the second version is read, unless its answer may have varied 
     #expect(ImageRecordCoding.encode(record) == nil)
 }
 
-@Test func `a session record is read as it was written, and nothing shorter or longer is one`() throws {
+@Test func `a session record is read as written; a shorter or longer one is invalid`() throws {
     let logins = [
         LoginRecord(loggedInAt: 0),
         LoginRecord(
@@ -97,7 +97,7 @@ func `a record of the second version is read, unless its answer may have varied 
     #expect(throws: StoreError.self) { try SessionRecord(user: OpaqueID("a"), login: tooLong).encoded() }
 }
 
-@Test func `a session record keeps tokens, their life and the refresh token, and those of versions before are read`()
+@Test func `a session record keeps all tokens, and earlier versions are read`()
     throws
 {
     for tokens in [
@@ -122,16 +122,16 @@ func `a record of the second version is read, unless its answer may have varied 
     #expect(first.withUnsafeBytes { SessionRecord($0) } == old)
     let second = [2] + first.dropFirst().prefix(24) + [0, 0] + first.suffix(5)
     #expect(second.withUnsafeBytes { SessionRecord($0) } == old)
-    // It is not known whether its tokens came together.
-    let kin = Array(second[..<(second.count - 6)]) + [1, 0, 1, 7] + second.suffix(5)
-    let tokens = try #require(kin.withUnsafeBytes { SessionRecord($0) }).login.tokens
+    // Version 2 does not record whether the tokens came together.
+    let secondWithRefresh = Array(second[..<(second.count - 6)]) + [1, 0, 1, 7] + second.suffix(5)
+    let tokens = try #require(secondWithRefresh.withUnsafeBytes { SessionRecord($0) }).login.tokens
     #expect(tokens == LoginTokens(access: Secret([8, 9]), refresh: Secret([7]), family: 0, refreshFamily: 1))
     for version in [0, 3, 4, 5] as [UInt8] {
         #expect(([version] + first.dropFirst()).withUnsafeBytes { SessionRecord($0) } == nil)
     }
 }
 
-@Test func `an entry's header is of this format and its lengths make the file`() throws {
+@Test func `an entry header of another format or length is invalid`() throws {
     let header = EntryHeader(recordLength: 100, imageLength: 8192)
     var bytes = [UInt8](repeating: 7, count: EntryHeader.size)
     bytes.withUnsafeMutableBytes { header.write(to: $0) }

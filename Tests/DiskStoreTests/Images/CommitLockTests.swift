@@ -6,37 +6,37 @@ import Testing
 
 @testable import DiskStore
 
-/// Reads beside a purge, which holds a lock that many share for as long as an fsync takes.
+/// Reads during a purge, which holds a commit lock for the duration of an fsync.
 @Suite struct CommitLockTests {
-    @Test func `a read whose bucket is not open waits for nobody's commit lock`() throws {
+    @Test func `a read whose bucket is not open does not wait for a commit lock`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
             let generationStore = try #require(try store.commitLogin(alice, .plain) as? DiskGenerationStore)
-            try generationStore.put(imageKey("bob", 64), picture(1))
+            try generationStore.put(imageKey("bob", 64), testImage(1))
             let path = try #require(tree.entries.first).split(separator: "/")
             let bucket = try #require(BucketName.bucket(of: FileName(String(path[path.count - 2]))))
-            #expect(store.images.disk.directories.giveUpAll())
+            #expect(store.images.disk.directories.closeAll())
             let seen = NIOLockedValueBox<([UInt8]?, [ImageKey]?)>((nil, nil))
             let isDone = DispatchSemaphore(value: 0)
             store.images.withLock(generationStore.generation, bucket) {
                 Thread.detachNewThread {
                     expectSuccess {
                         let bytes = try generationStore.bytes(imageKey("bob", 64))
-                        _ = store.images.disk.directories.giveUpAll()
+                        _ = store.images.disk.directories.closeAll()
                         let imageKeys = try generationStore.imageKeys(of: OpaqueID("bob"))
                         seen.withLockedValue { $0 = (bytes, imageKeys) }
                     }
                     isDone.signal()
                 }
-                // So long only where it does wait.
+                // Reached only if the read waits.
                 #expect(isDone.wait(timeout: .now() + 20) == .success)
             }
-            #expect(seen.withLockedValue { $0.0 } == picture(1).content)
+            #expect(seen.withLockedValue { $0.0 } == testImage(1).content)
             #expect(seen.withLockedValue { $0.1 } == [imageKey("bob", 64)])
         }
     }
 
-    @Test func `F73: a directory that may be the one that was removed meanwhile is not kept open`() throws {
+    @Test func `F73: a directory that may have been removed while it was opened is not cached`() throws {
         let tree = try TestTree()
         let disk = try Disk(system: LinuxFileSystem(), openDirectories: 4, random: SecureRandom())
         let cache = disk.directories
@@ -50,7 +50,7 @@ import Testing
         #expect(cache[key] == nil)
         cache.insert(directory, for: other, unlessRemovedSince: cache.removals)
         #expect(cache[other] != nil)
-        // Under the commit lock nothing is removed meanwhile.
+        // Nothing is removed while the commit lock is held.
         cache.insert(directory, for: key)
         #expect(cache[key] != nil)
     }

@@ -5,9 +5,9 @@ import Glibc
 import NIOConcurrencyHelpers
 import Testing
 
-/// A uid of which nobody is logged in has no directory (I2).
+/// Directories of a uid exist only while one of its users is logged in (I2).
 @Suite struct EmptyDirectoryTests {
-    /// The directories of uids, of any kind.
+    /// The existing directories of uids.
     private func directories(_ tree: TestTree) -> [String] {
         ["\(tree.cache)/users", "\(tree.state)/keys", "\(tree.state)/sessions"].flatMap { root in
             ["1000", "1001"].map { "\(root)/\($0)" }.filter { access($0, F_OK) == 0 }
@@ -21,28 +21,28 @@ import Testing
         generationStore.discard()
     }
 
-    @Test func `I2: with the last log-out of a uid its directories go; those of a uid with a user left stay`() throws {
+    @Test func `I2: the last logout of a uid removes its directories, others do not`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
+            for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), testImage(1)) }
             try logOut(store, alice)
             #expect(directories(tree).count == 6)
             try logOut(store, carol)
             #expect(directories(tree).map { $0.suffix(5) } == ["/1000", "/1000", "/1000"])
             try logOut(store, bob)
             #expect(directories(tree) == [])
-            // And come again, as durable as the first time.
-            try store.commitLogin(carol, .plain).put(imageKey("bob"), picture(2))
+            // They are created again and are durable.
+            try store.commitLogin(carol, .plain).put(imageKey("bob"), testImage(2))
             #expect(directories(tree).count == 3)
-            #expect(try store.load(carol)?.generationStore.bytes(imageKey("bob")) == picture(2).content)
+            #expect(try store.load(carol)?.generationStore.bytes(imageKey("bob")) == testImage(2).content)
         }
         try tree.withStore { store in
             let found = try store.load(carol)?.generationStore.bytes(imageKey("bob"))
-            #expect(found == picture(2).content)
+            #expect(found == testImage(2).content)
         }
     }
 
-    @Test func `what a death left empty the next sweep removes`() throws {
+    @Test func `the sweep removes directories left empty by a kill`() throws {
         let tree = try TestTree()
         try tree.withStore { _ in }
         for path in ["\(tree.cache)/users/1000", "\(tree.state)/keys/1000", "\(tree.state)/sessions/1001"] {
@@ -52,7 +52,7 @@ import Testing
         #expect(directories(tree) == [])
     }
 
-    @Test func `F41: log-ins, PUTs and log-outs of one uid's users at once: none fails for a directory that went`()
+    @Test func `F41: concurrent logins, PUTs and logouts of one uid do not fail because of removed directories`()
         throws
     {
         let tree = try TestTree()
@@ -62,8 +62,8 @@ import Testing
                 return {
                     for round in 0..<100 {
                         let generationStore = try store.commitLogin(owner, .plain)
-                        try generationStore.put(imageKey("bob"), picture(UInt8(round)))
-                        #expect(try generationStore.bytes(imageKey("bob")) == picture(UInt8(round)).content)
+                        try generationStore.put(imageKey("bob"), testImage(UInt8(round)))
+                        #expect(try generationStore.bytes(imageKey("bob")) == testImage(UInt8(round)).content)
                         generationStore.close()
                         try store.commitLogout(owner)
                         generationStore.discard()

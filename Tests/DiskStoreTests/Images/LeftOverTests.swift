@@ -4,7 +4,7 @@ import Testing
 
 @testable import DiskStore
 
-/// Files of images that could not be removed, and what is remembered of them.
+/// Image files that could not be removed, and the memory used for them.
 @Suite struct LeftOverTests {
     private let tree: TestTree
     private let system = FaultySystem()
@@ -13,83 +13,83 @@ import Testing
         tree = try TestTree()
     }
 
-    /// Everything that may hold an image, wherever it lies.
+    /// Files that may contain images.
     private var images: [String] { tree.files(under: tree.cache + "/users") + tree.files(under: tree.cache + "/trash") }
 
     private func failUnlinks() {
         system.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
     }
 
-    @Test func `I8, I9: writes on a read-only disk leave nothing in memory`() throws {
+    @Test func `I8, I9: failed writes on a read-only disk leave nothing in memory`() throws {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             system.setReadOnly()
             for _ in 0..<20 {
-                #expect(throws: StoreError.self) { try generationStore.put(imageKey("bob"), picture(2)) }
+                #expect(throws: StoreError.self) { try generationStore.put(imageKey("bob"), testImage(2)) }
             }
-            #expect(store.images.underWay.count == 0)
-            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+            #expect(store.images.temporaryFiles.count == 0)
+            #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         }
     }
 
-    @Test func `I8: a temporary file that cannot be removed goes before the next image is written`() throws {
+    @Test func `I8: a temporary file that could not be removed is removed before the next image is written`() throws {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             failUnlinks()
-            // The older image, swapped out, stays. Nothing is written beside it.
-            try generationStore.put(imageKey("bob"), picture(2))
+            // The old image stays, and no new file is written.
+            try generationStore.put(imageKey("bob"), testImage(2))
             for number in 0..<20 {
-                #expect(throws: StoreError.self) { try generationStore.put(imageKey("\(number)"), picture(3)) }
+                #expect(throws: StoreError.self) { try generationStore.put(imageKey("\(number)"), testImage(3)) }
             }
             #expect(tree.temporaries.count == 1)
-            #expect(store.images.underWay.count == 1)
+            #expect(store.images.temporaryFiles.count == 1)
             system.heal()
-            try generationStore.put(imageKey("eve"), picture(4))
+            try generationStore.put(imageKey("eve"), testImage(4))
             #expect(tree.temporaries.isEmpty)
-            #expect(store.images.underWay.count == 0)
+            #expect(store.images.temporaryFiles.count == 0)
         }
     }
 
-    @Test func `I8: a temporary file that could not be removed goes with maintenance, also where nobody writes again`()
+    @Test func `I8: maintenance removes a temporary file that could not be removed`()
         throws
     {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             failUnlinks()
-            try generationStore.put(imageKey("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), testImage(2))
             #expect(tree.temporaries.count == 1)
             system.heal()
             store.maintain()
             #expect(tree.temporaries.isEmpty)
-            #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == testImage(2).content)
         }
     }
 
-    @Test func `I8: with its generation what is remembered of a temporary file goes`() throws {
+    @Test func `I8: discarding a generation frees the memory for its temporary files`() throws {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             failUnlinks()
-            try generationStore.put(imageKey("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), testImage(2))
             system.heal()
             generationStore.close()
             try store.commitLogout(alice)
             generationStore.discard()
-            #expect(store.images.underWay.count == 0)
+            #expect(store.images.temporaryFiles.count == 0)
         }
     }
 
-    @Test func `I3, F78: an image that was swapped out and cannot be unlinked goes before its profile's receipt`()
+    @Test func `I3, F78: a replaced image that could not be unlinked is removed before the receipt for its profile`()
         throws
     {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             failUnlinks()
-            try generationStore.put(imageKey("bob"), picture(2))
+            try generationStore.put(imageKey("bob"), testImage(2))
             #expect(throws: StoreError.self) { _ = try generationStore.remove([OpaqueID("bob")]) }
             system.heal()
             _ = try generationStore.remove([OpaqueID("bob")])
@@ -97,20 +97,20 @@ import Testing
         }
     }
 
-    @Test func `I3, F1: what a run before left swapped out goes before its profile's receipt, also after a sweep`()
+    @Test func `I3, F1: an image replaced in an earlier run is removed before the receipt for its profile`()
         throws
     {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(0))
+            try generationStore.put(imageKey("bob"), testImage(0))
             system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), picture(1)) }
+            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
         }
         let later = FaultySystem()
         later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
         try tree.withStore(system: later) { store in
             store.maintain()
-            // Counted it is all the same.
+            // Counting works nevertheless.
             #expect(store.isCounted)
             later.heal()
             let generationStore = try #require(try store.load(alice)).generationStore
@@ -119,12 +119,12 @@ import Testing
         }
     }
 
-    @Test func `what a run before left goes with a later sweep, when the first could not remove it`() throws {
+    @Test func `a later sweep removes temporary files that the first one could not remove`() throws {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(0))
+            try generationStore.put(imageKey("bob"), testImage(0))
             system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), picture(1)) }
+            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
         }
         let later = FaultySystem()
         later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
@@ -137,8 +137,8 @@ import Testing
         }
     }
 
-    @Test func `I3: an image that no quota lets in any more goes before its profile's receipt`() throws {
-        try tree.withStore { try $0.commitLogin(alice, .plain).put(imageKey("bob"), picture(0, count: 20_000)) }
+    @Test func `I3: an image over a lowered quota is removed before the receipt for its profile`() throws {
+        try tree.withStore { try $0.commitLogin(alice, .plain).put(imageKey("bob"), testImage(0, count: 20_000)) }
         failUnlinks()
         try tree.withStore(tree.configuration(userQuota: 10_000), system: system) { store in
             store.maintain()

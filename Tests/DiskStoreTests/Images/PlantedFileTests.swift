@@ -4,12 +4,12 @@ import DiskStore
 import Foundation
 import Testing
 
-/// What somebody plants in place of an entry.
+/// A foreign file in place of an entry.
 enum Plant: String, CaseIterable, CustomTestStringConvertible {
     case link, danglingLink, fifo, socket, hardLink, directory, fullDirectory
     var testDescription: String { rawValue }
 
-    /// - Parameter victim: a file that nothing may happen to.
+    /// - Parameter victim: a file that must not change.
     func put(at path: String, victim: String) throws {
         let manager = FileManager.default
         switch self {
@@ -32,16 +32,18 @@ private func exists(_ path: String) -> Bool {
 }
 
 @Test(arguments: Plant.allCases)
-func `F24, F26: what is planted in place of an entry is not followed, does not block, and goes`(plant: Plant) throws {
+func `F24, F26: a foreign file in place of an entry is not followed, does not block, and is removed`(plant: Plant)
+    throws
+{
     let tree = try TestTree()
     let victim = tree.root + "/victim"
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
-        // Keeps the bucket in its place.
-        try generationStore.put(imageKey("bob", 1), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
+        // Keeps the bucket from being removed.
+        try generationStore.put(imageKey("bob", 1), testImage(1))
         let path = try #require(tree.entries.first)
-        // The victim is a good entry even, so that only the kind of thing it is speaks against it.
+        // The victim is a valid entry, so that only the kind of file is wrong.
         try FileManager.default.moveItem(atPath: path, toPath: victim)
         let before = try Data(contentsOf: URL(fileURLWithPath: victim))
         try plant.put(at: path, victim: victim)
@@ -50,8 +52,8 @@ func `F24, F26: what is planted in place of an entry is not followed, does not b
         #expect(store.counters[.rejectedEntries] == 1)
 
         try plant.put(at: path, victim: victim)
-        try generationStore.put(imageKey("bob"), picture(2))
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
+        try generationStore.put(imageKey("bob"), testImage(2))
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(2).content)
         store.maintain()
         #expect(try Data(contentsOf: URL(fileURLWithPath: victim)) == before)
         #expect(tree.files(under: tree.cache + "/trash").isEmpty)
@@ -59,12 +61,12 @@ func `F24, F26: what is planted in place of an entry is not followed, does not b
 }
 
 @Test(arguments: ["users", "users/1000", "users/1000/GENERATION", "users/1000/GENERATION/BUCKET"])
-func `F24: a link in place of a directory is not followed, and what it points to stays`(place: String) throws {
+func `F24: a link in place of a directory is not followed and its target stays`(place: String) throws {
     let tree = try TestTree()
     let target = tree.root + "/target"
     var path = tree.cache + "/" + place
     try tree.withStore { store in
-        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
         let parts = try #require(tree.entries.first).dropFirst(tree.cache.count + 1).split(separator: "/")
         path = path.replacingOccurrences(of: "GENERATION", with: String(parts[2]))
             .replacingOccurrences(of: "BUCKET", with: String(parts[3]))
@@ -75,8 +77,8 @@ func `F24: a link in place of a directory is not followed, and what it points to
     try tree.withStore { store in
         let generationStore = try #require(try store.load(alice)).generationStore
         #expect(try generationStore.bytes(imageKey("bob")) == nil)
-        try generationStore.put(imageKey("bob"), picture(2))
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
+        try generationStore.put(imageKey("bob"), testImage(2))
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(2).content)
         store.maintain()
         generationStore.close()
         try store.commitLogout(alice)
@@ -88,7 +90,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
     }
 }
 
-@Test func `F24: the end of a log-in overwrites its key file, and nothing that a link in its place leads to`() throws {
+@Test func `F24: a logout does not overwrite the target of a link in place of the key file`() throws {
     let tree = try TestTree()
     let victim = URL(fileURLWithPath: tree.root + "/victim")
     try Data([1, 2, 3]).write(to: victim)
@@ -103,7 +105,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
     }
 }
 
-@Test func `F24: a link in place of the lock makes no file where it leads, and stops the start`() throws {
+@Test func `F24: a link in place of the lock stops the start and does not create its target`() throws {
     let tree = try TestTree()
     try tree.makeDirectories(tree.configuration())
     let target = tree.root + "/target"
@@ -122,7 +124,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
     try FileManager.default.createSymbolicLink(atPath: tree.cache + "/trash", withDestinationPath: target)
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         generationStore.close()
         generationStore.discard()
         store.maintain()
@@ -130,7 +132,7 @@ func `F24: a link in place of a directory is not followed, and what it points to
     }
 }
 
-@Test func `F25: directories swapped for links while the trash is emptied lead nobody out of it`() throws {
+@Test func `F25: swapping directories for links does not lead deletion out of the trash`() throws {
     let tree = try TestTree()
     let target = tree.root + "/target"
     let system = FaultySystem()
@@ -138,11 +140,11 @@ func `F24: a link in place of a directory is not followed, and what it points to
     for number in 0..<50 { try Data([1]).write(to: URL(fileURLWithPath: target + "/\(number)")) }
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<50 { try generationStore.put(imageKey("profile \(number)"), picture(1)) }
+        for number in 0..<50 { try generationStore.put(imageKey("profile \(number)"), testImage(1)) }
         generationStore.close()
         try store.commitLogout(alice)
         generationStore.discard()
-        // Before every single call of the walk, each directory in the trash changes places with a link to the target.
+        // Before every call, each directory in the trash is swapped with a link to the target.
         let link = tree.root + "/link"
         try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
         let trash = tree.cache + "/trash"
@@ -161,9 +163,9 @@ func `F24: a link in place of a directory is not followed, and what it points to
     }
 }
 
-@Test func `F26: what does not belong into a generation is removed when it is counted, and is not counted`() throws {
+@Test func `F26: counting a generation removes foreign files and does not count them`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     let entry = try #require(tree.entries.first)
     let bucket = (entry as NSString).deletingLastPathComponent
     let generation = (bucket as NSString).deletingLastPathComponent
@@ -179,18 +181,18 @@ func `F24: a link in place of a directory is not followed, and what it points to
         #expect(generationStore.usage?.images == 1)
         #expect(tree.entries == [entry])
         #expect(!exists(bucket + "/fifo"))
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
     }
 }
 
-@Test func `F26: a planted file of the largest size there is, is not counted but removed, at each place`() throws {
+@Test func `F26: a foreign file of the largest size is removed and not counted`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     let entry = try #require(tree.entries.first)
     func plant(_ path: String) throws {
         let descriptor = open(path, O_CREAT | O_RDWR, 0o600)
         defer { close(descriptor) }
-        // As large as the file system allows: on some no file may be of 2^63 - 1 bytes.
+        // As large as the file system allows.
         try #require(ftruncate(descriptor, .max) == 0 || ftruncate(descriptor, 1 << 43) == 0)
     }
     let name = entry.dropLast(1)
@@ -200,15 +202,15 @@ func `F24: a link in place of a directory is not followed, and what it points to
         #expect(tree.entries == [entry])
         #expect(store.usageTotal.images == 1)
         #expect(store.trashUsage == Usage())
-        // And where they come later, in the place of an image.
+        // The same for files planted later, in place of an image.
         let generationStore = try #require(try store.load(alice)).generationStore
         for size: UInt16 in [1, 2, 3] {
-            try generationStore.put(imageKey("bob", size), picture(1))
+            try generationStore.put(imageKey("bob", size), testImage(1))
             try plant("\(name)\(size)")
             #expect(try generationStore.bytes(imageKey("bob", size)) == nil)
         }
         #expect(tree.entries == [entry])
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         #expect(store.usageTotal.bytes >= 0)
     }
 }

@@ -6,44 +6,46 @@ import Testing
 
 @testable import DiskStore
 
-/// What counts: whole blocks, and an inode each (F69).
+/// Space as the quotas count it: whole blocks and an inode (F69).
 private struct Costs {
     private let costs: DiskCosts
 
     init(_ tree: TestTree) {
         var found = statvfs()
         let isKnown = statvfs(tree.root, &found) == 0
-        costs = DiskCosts(block: isKnown ? Int(found.f_frsize) : 4096, longest: 1 << 30)
+        costs = DiskCosts(block: isKnown ? Int(found.f_frsize) : 4096, maximumEntry: 1 << 30)
     }
 
-    /// Of `picture`, with header, record and tag.
+    /// Size of an entry with an image of `count` bytes, header, record and tag.
     func entry(_ count: Int = 1000) -> Int { costs.file(Int64(count + 124)) }
 
     var directory: Int { costs.directory }
 
-    /// Of the directories of all that lies there.
+    /// Size of the buckets in use.
     func directories(_ tree: TestTree) -> Int {
         Set(tree.entries.map { ($0 as NSString).deletingLastPathComponent }).count * costs.directory
     }
 }
 
-@Test func `a user over its quota gives its least recently used images, never the one just written`() throws {
+@Test func `eviction for a user's quota removes the least recently used images, not the one just written`() throws {
     let tree = try TestTree()
     let costs = Costs(tree)
     let entry = costs.entry()
-    // An image, and mostly a directory for it alone.
+    // An image, usually in its own bucket.
     try tree.withStore(tree.configuration(userQuota: 20 * entry)) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(UInt8(number))) }
+        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), testImage(UInt8(number))) }
         #expect(generationStore.usage == Usage(images: 10, bytes: 10 * entry + costs.directories(tree)))
-        // Two hours later half of them are used.
+        // Use half of them two hours later.
         tree.clock.withLockedValue { $0 += 7200 }
         for number in 5..<10 { #expect(try generationStore.bytes(imageKey("\(number)")) != nil) }
         for number in 10..<14 {
-            try generationStore.put(imageKey("\(number)"), picture(UInt8(number)))
-            #expect(try generationStore.bytes(imageKey("\(number)")) == picture(UInt8(number)).content)
+            try generationStore.put(imageKey("\(number)"), testImage(UInt8(number)))
+            #expect(try generationStore.bytes(imageKey("\(number)")) == testImage(UInt8(number)).content)
         }
-        for number in 5..<10 { #expect(try generationStore.bytes(imageKey("\(number)")) != nil, "\(number) was used") }
+        for number in 5..<10 {
+            #expect(try generationStore.bytes(imageKey("\(number)")) != nil, "image \(number) was used, but is evicted")
+        }
         let usage = try #require(generationStore.usage)
         #expect(usage.bytes <= 20 * entry)
         #expect(usage.bytes == usage.images * entry + costs.directories(tree))
@@ -54,13 +56,13 @@ private struct Costs {
     }
 }
 
-@Test func `I8: a bucket that cannot be listed keeps no other from being counted`() throws {
+@Test func `I8: an unreadable bucket does not prevent counting the others`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(UInt8(number))) }
+        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), testImage(UInt8(number))) }
     }
-    // Each listing in turn: of the generation's directories and of everything above them.
+    // Fails each listing in turn: of the generation's buckets and their parents.
     for failing in 1...12 {
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
@@ -70,20 +72,20 @@ private struct Costs {
             system.heal()
             let usage = try #require(generationStore.usage, "listing \(failing)")
             #expect(usage.images >= 8, "listing \(failing)")
-            try generationStore.put(imageKey("new"), picture(1))
+            try generationStore.put(imageKey("new"), testImage(1))
             #expect(try #require(generationStore.usage).images >= usage.images)
         }
     }
 }
 
-@Test func `I8: one uid's flood leaves another uid's images alone below its share`() throws {
+@Test func `I8: writes of one uid do not evict another uid's images below its share`() throws {
     let tree = try TestTree()
     let entry = Costs(tree).entry()
     try tree.withStore(tree.configuration(quota: 80 * entry)) { store in
         let quiet = try store.commitLogin(carol, .plain)
-        for number in 0..<20 { try quiet.put(imageKey("\(number)"), picture(1)) }
+        for number in 0..<20 { try quiet.put(imageKey("\(number)"), testImage(1)) }
         let flood = try [alice, bob].map { try store.commitLogin($0, .plain) }
-        for number in 0..<200 { try flood[number % 2].put(imageKey("\(number)"), picture(2)) }
+        for number in 0..<200 { try flood[number % 2].put(imageKey("\(number)"), testImage(2)) }
         #expect(quiet.usage?.images == 20)
         #expect(store.usageTotal.bytes <= 80 * entry)
         #expect(flood[0].usage?.images ?? 0 > 5 && flood[1].usage?.images ?? 0 > 5)
@@ -91,42 +93,42 @@ private struct Costs {
     }
 }
 
-@Test func `trash counts towards the quota, and goes before anybody's images`() throws {
+@Test func `trash counts towards the quota and is deleted before images are evicted`() throws {
     let tree = try TestTree()
     let entry = Costs(tree).entry()
     try tree.withStore(tree.configuration(quota: 80 * entry)) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<30 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+        for number in 0..<30 { try generationStore.put(imageKey("\(number)"), testImage(1)) }
         generationStore.close()
         let before = generationStore.usage
         let renewed = try store.commitPurge(alice)
         generationStore.discard()
         #expect(store.trashUsage == before)
-        for number in 0..<30 { try renewed.put(imageKey("\(number)"), picture(1)) }
+        for number in 0..<30 { try renewed.put(imageKey("\(number)"), testImage(1)) }
         #expect(renewed.usage?.images == 30)
         #expect(store.counters[.evictedImages] == 0)
         #expect(store.usageTotal.bytes + store.trashUsage.bytes <= 80 * entry)
     }
 }
 
-@Test func `what a start finds is counted in the background, and until then no count is claimed`() throws {
+@Test func `images found at a start are counted in the background; until then usage is unknown`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         for owner in [alice, carol] {
             let generationStore = try store.commitLogin(owner, .plain)
-            for number in 0..<100 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+            for number in 0..<100 { try generationStore.put(imageKey("\(number)"), testImage(1)) }
         }
     }
     try tree.withStore { store in
         let generationStore = try #require(try store.load(alice)).generationStore
         #expect(generationStore.usage == nil)
         #expect(!store.isCounted)
-        // Writes before and after the count are in it once.
-        try generationStore.put(imageKey("new"), picture(1))
-        try generationStore.put(imageKey("0"), picture(1, count: 2000))
+        // Images written before and after counting are counted once.
+        try generationStore.put(imageKey("new"), testImage(1))
+        try generationStore.put(imageKey("0"), testImage(1, count: 2000))
         store.maintain()
-        try generationStore.put(imageKey("newer"), picture(1))
-        try generationStore.put(imageKey("1"), picture(1, count: 3000))
+        try generationStore.put(imageKey("newer"), testImage(1))
+        try generationStore.put(imageKey("1"), testImage(1, count: 3000))
         _ = try generationStore.remove([OpaqueID("2")])
         let costs = Costs(tree)
         let bytes = 99 * costs.entry() + costs.entry(2000) + costs.entry(3000)
@@ -139,12 +141,12 @@ private struct Costs {
     }
 }
 
-@Test func `over a smaller quota than before, maintenance evicts after the count`() throws {
+@Test func `with a lowered quota, maintenance evicts after counting`() throws {
     let tree = try TestTree()
     let entry = Costs(tree).entry()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<300 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+        for number in 0..<300 { try generationStore.put(imageKey("\(number)"), testImage(1)) }
     }
     try tree.withStore(tree.configuration(quota: 300 * entry, userQuota: 400 * entry)) { store in
         store.maintain()
@@ -154,9 +156,9 @@ private struct Costs {
     }
 }
 
-@Test func `the images of a log-in that is ended without ever having been loaded go too`() throws {
+@Test func `a logout without a previous load removes the images`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     for isSwept in [false, true] {
         try tree.withStore { store in
             if isSwept { store.maintain() }
@@ -164,36 +166,36 @@ private struct Costs {
             store.maintain()
             #expect(tree.entries.isEmpty)
             #expect(store.usageTotal == Usage())
-            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
         }
     }
 }
 
-@Test func `F69: the smallest pictures keep the quota in blocks and inodes, before and after a start`() throws {
+@Test func `F69: tiny images meet the quota in blocks and inodes, before and after a restart`() throws {
     let tree = try TestTree()
     let quota = 1 << 20
-    /// Bytes of the blocks, and inodes, of all that lies there.
-    func taken() throws -> (bytes: Int, inodes: Int) {
+    /// Space in use: bytes of blocks, and inodes.
+    func used() throws -> (bytes: Int, inodes: Int) {
         let root = tree.cache + "/users"
         let all = try #require(FileManager.default.enumerator(atPath: root)?.allObjects as? [String])
-        return all.reduce(into: (bytes: 0, inodes: 0)) { taken, path in
+        return all.reduce(into: (bytes: 0, inodes: 0)) { used, path in
             var status = stat()
             guard lstat(root + "/" + path, &status) == 0 else { return }
-            taken.bytes += Int(status.st_blocks) * 512
-            taken.inodes += 1
+            used.bytes += Int(status.st_blocks) * 512
+            used.inodes += 1
         }
     }
     try tree.withStore(tree.configuration(userQuota: quota)) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<2_000 { try generationStore.put(imageKey("\(number)"), picture(1, count: 13)) }
-        let (bytes, inodes) = try taken()
+        for number in 0..<2_000 { try generationStore.put(imageKey("\(number)"), testImage(1, count: 13)) }
+        let (bytes, inodes) = try used()
         #expect(bytes <= quota)
         #expect(inodes <= quota / 4096 + 2)
         #expect(try #require(generationStore.usage).bytes <= quota)
-        // What is gone is counted no more, its directory neither.
+        // Removed images and directories are no longer counted.
         _ = try generationStore.remove((0..<2_000).map { OpaqueID("\($0)") })
         #expect(generationStore.usage == Usage())
-        for number in 0..<100 { try generationStore.put(imageKey("\(number)"), picture(1, count: 13)) }
+        for number in 0..<100 { try generationStore.put(imageKey("\(number)"), testImage(1, count: 13)) }
         let before = generationStore.usage
         store.shutdown()
         try tree.withStore(tree.configuration(userQuota: quota)) { store in
@@ -204,14 +206,14 @@ private struct Costs {
     }
 }
 
-@Test func `F69: a bucket goes with its last image, and comes again, under whoever reads and writes at once`() throws {
+@Test func `F69: buckets are removed and created again under concurrent reads and writes`() throws {
     let tree = try TestTree()
-    // So little that every image pushes others out, and their directories with them.
+    // So small that every image evicts others and their buckets.
     let entry = Costs(tree).entry()
     try tree.withStore(tree.configuration(userQuota: 12 * entry)) { store in
         let generationStore = try store.commitLogin(alice, .plain)
         let put: @Sendable () throws -> Void = {
-            for round in 0..<400 { try generationStore.put(imageKey("\(round % 40)"), picture(UInt8(round % 40))) }
+            for round in 0..<400 { try generationStore.put(imageKey("\(round % 40)"), testImage(UInt8(round % 40))) }
         }
         try atOnce([put, put, { for round in 0..<400 { _ = try generationStore.bytes(imageKey("\(round % 40)")) } }])
         store.maintain()
@@ -220,11 +222,11 @@ private struct Costs {
             usage
                 == Usage(images: tree.entries.count, bytes: tree.entries.count * entry + Costs(tree).directories(tree)))
         for number in 0..<40 {
-            let wasThere = try generationStore.bytes(imageKey("\(number)")) != nil
-            try generationStore.put(imageKey("\(number)"), picture(UInt8(number)))
+            let wasPresent = try generationStore.bytes(imageKey("\(number)")) != nil
+            try generationStore.put(imageKey("\(number)"), testImage(UInt8(number)))
             #expect(
-                try generationStore.bytes(imageKey("\(number)")) == picture(UInt8(number)).content,
-                "was there: \(wasThere)")
+                try generationStore.bytes(imageKey("\(number)")) == testImage(UInt8(number)).content,
+                "present before: \(wasPresent)")
         }
     }
 }
@@ -233,12 +235,13 @@ private struct Costs {
 @Suite struct RenditionQuotaTests {
     private static let sizes: [UInt16] = [32, 64, 128]
 
-    /// Asks for each image in each size, as a cache does that has no memory: what is missing is downloaded and rendered.
-    /// - Returns: how many images were downloaded.
+    /// Requests each image in each size, as a cache without memory tier does: missing images are downloaded and
+    /// rendered.
+    /// - Returns: the number of downloads.
     private func pass(over images: Range<Int>, in generationStore: any GenerationStore) throws -> Int {
         var downloads = 0
         for image in images {
-            let source = picture(UInt8(image), count: 8_000)
+            let source = testImage(UInt8(image), count: 8_000)
             for size in Self.sizes {
                 if try generationStore.bytes(imageKey("\(image)")) == nil {
                     downloads += 1
@@ -252,9 +255,9 @@ private struct Costs {
         return downloads
     }
 
-    /// Hours between two passes, and how many renditions the quota has room for.
+    /// Hours between two passes, and the number of renditions that fit in the quota.
     @Test(arguments: [0, 1, 5, 30], [0, 3, 60])
-    func `one download is enough for all sizes as long as the sources fit the quota`(
+    func `one download serves all sizes as long as the sources fit in the quota`(
         _ hours: Int64, _ renditions: Int
     ) throws {
         let tree = try TestTree()
@@ -273,15 +276,15 @@ private struct Costs {
         }
     }
 
-    @Test func `a source takes what was made of it along`() throws {
+    @Test func `evicting a source evicts its renditions`() throws {
         let tree = try TestTree()
         let costs = Costs(tree)
         try tree.withStore(tree.configuration(userQuota: 40 * (costs.entry(8_000) + costs.directory))) { store in
             let generationStore = try store.commitLogin(alice, .plain)
             _ = try pass(over: 0..<5, in: generationStore)
             tree.clock.withLockedValue { $0 += 9 * 24 * 3_600 }
-            // So many that all of the first go.
-            for number in 100..<200 { try generationStore.put(imageKey("\(number)"), picture(9, count: 8_000)) }
+            // Enough to evict all of the first images.
+            for number in 100..<200 { try generationStore.put(imageKey("\(number)"), testImage(9, count: 8_000)) }
             for image in 0..<5 { #expect(try generationStore.imageKeys(of: OpaqueID("\(image)")) == []) }
             #expect(try #require(generationStore.usage).images == tree.entries.count)
         }
@@ -294,16 +297,16 @@ private struct Costs {
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(UInt8(number))) }
+            for number in 0..<10 { try generationStore.put(imageKey("\(number)"), testImage(UInt8(number))) }
             try body(tree, store, generationStore, system)
         }
     }
 
-    @Test func `F4: a rendition that finds no room on the disk takes none from other images`() throws {
+    @Test func `F4: a rendition does not evict other images from a full disk`() throws {
         try withTenImages { tree, store, generationStore, system in
             system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
             #expect(throws: StoreError.self) {
-                try generationStore.put(imageKey("0", 64), rendition(of: picture(0), count: 500))
+                try generationStore.put(imageKey("0", 64), rendition(of: testImage(0), count: 500))
             }
             #expect(tree.entries.count == 10)
             #expect(store.counters[.evictedImages] == 0)
@@ -311,31 +314,31 @@ private struct Costs {
     }
 
     @Test(arguments: [ENOSPC, EDQUOT])
-    func `F4, F5: an image that finds no room takes as much as it needs, and not its source`(_ code: CInt) throws {
+    func `F4, F5: an image evicts as much as it needs from a full disk, and not its source`(_ code: CInt) throws {
         try withTenImages { tree, store, generationStore, system in
             system.plan { call, _, ofKind in call == .write && ofKind <= 2 ? .fail(code) : nil }
-            try generationStore.put(imageKey("0", 64), picture(10))
+            try generationStore.put(imageKey("0", 64), testImage(10))
             #expect((9...10).contains(tree.entries.count))
             #expect((1...2).contains(store.counters[.evictedImages]))
-            #expect(try generationStore.bytes(imageKey("0")) == picture(0).content)
-            #expect(try generationStore.bytes(imageKey("0", 64)) == picture(10).content)
+            #expect(try generationStore.bytes(imageKey("0")) == testImage(0).content)
+            #expect(try generationStore.bytes(imageKey("0", 64)) == testImage(10).content)
         }
     }
 
-    @Test func `F4: an image larger than all that the user has takes nothing`() throws {
+    @Test func `F4: an image larger than all of the user's images evicts nothing`() throws {
         try withTenImages { tree, store, generationStore, system in
             system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
             #expect(throws: StoreError.self) {
-                try generationStore.put(imageKey("large"), picture(1, count: 1_000_000))
+                try generationStore.put(imageKey("large"), testImage(1, count: 1_000_000))
             }
             #expect(tree.entries.count == 10)
         }
     }
 }
 
-/// What a renderer made of an image.
+/// An image rendered from `source`.
 private func rendition(of source: Image, count: Int) -> Image {
-    let made = picture(0, count: count)
+    let made = testImage(0, count: count)
     var record = made.record
     record.rendered = source.record.digest
     return Image(record: record, bytes: made.bytes)

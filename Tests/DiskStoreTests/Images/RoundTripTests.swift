@@ -4,11 +4,11 @@ import LinuxSupport
 import NIOCore
 import Testing
 
-@Test func `I5: what is written is read back, bytes and record, framed as asked`() throws {
+@Test func `I5: an image is read back with its record in the requested framing`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        let plain = picture(1, url: "https://example.org/a?s=64")
+        let plain = testImage(1, url: "https://example.org/a?s=64")
         var record = plain.record
         record.freshness = Freshness(
             storedAt: 7, initialAge: 8, lifetime: 9, staleWhileRevalidate: 10, staleIfError: 11)
@@ -29,17 +29,17 @@ import Testing
 }
 
 @Test(arguments: [0, 1, 15, 16, 17, 4096, 100_000, 5 << 20])
-func `I5: an image of any length survives`(count: Int) throws {
+func `I5: an image of any length is read back`(count: Int) throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        let image = picture(3, count: count)
+        let image = testImage(3, count: count)
         try generationStore.put(imageKey("bob"), image)
         #expect(try generationStore.bytes(imageKey("bob")) == image.content)
     }
 }
 
-@Test func `F23: ids are opaque bytes, and no two are taken for each other`() throws {
+@Test func `F23: ids are opaque bytes and different ids are distinct`() throws {
     let tree = try TestTree()
     let ids: [[UInt8]] =
         [
@@ -51,7 +51,7 @@ func `I5: an image of any length survives`(count: Int) throws {
     try tree.withStore { store in
         for (index, user) in ids.enumerated() {
             let generationStore = try store.commitLogin(Owner(uid: 7, user: id(user)), .plain)
-            try generationStore.put(ImageKey(profile: id(user)), picture(UInt8(index)))
+            try generationStore.put(ImageKey(profile: id(user)), testImage(UInt8(index)))
         }
     }
     try tree.withStore { store in
@@ -61,25 +61,25 @@ func `I5: an image of any length survives`(count: Int) throws {
             for (other, profile) in ids.enumerated() {
                 #expect(
                     try generationStore.bytes(ImageKey(profile: id(profile)))
-                        == (other == index ? picture(UInt8(index)).content : nil))
+                        == (other == index ? testImage(UInt8(index)).content : nil))
             }
         }
     }
 }
 
-@Test func `a log-in survives a restart with sessions, origin and token, and so do its images`() throws {
+@Test func `a login survives a restart with sessions, origin, token and images`() throws {
     let tree = try TestTree()
     let record = LoginRecord(
         sessions: [OpaqueID("one"), OpaqueID("two")], origin: "work", token: Secret(Array("t0ken".utf8)),
         loggedInAt: 1_700_000_000)
     try tree.withStore { store in
         #expect(try store.load(alice) == nil)
-        try store.commitLogin(alice, record).put(imageKey("bob"), picture(1))
+        try store.commitLogin(alice, record).put(imageKey("bob"), testImage(1))
     }
     try tree.withStore { store in
         let login = try #require(try store.load(alice))
         #expect(login.record == record)
-        #expect(try login.generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try login.generationStore.bytes(imageKey("bob")) == testImage(1).content)
         #expect(try store.users(of: 1000) == [alice.user])
         #expect(try store.countUsers(of: 1000) == 1)
         #expect(try store.countUsers(of: 1001) == 0)
@@ -93,11 +93,11 @@ func `I5: an image of any length survives`(count: Int) throws {
     }
 }
 
-@Test func `I2, I3: after a log-out nothing leads to what was stored`() throws {
+@Test func `I2, I3: after a logout no file of the user remains`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         generationStore.close()
         try store.commitLogout(alice)
         generationStore.discard()
@@ -110,81 +110,81 @@ func `I5: an image of any length survives`(count: Int) throws {
         #expect(store.trashUsage == Usage())
         #expect(try store.load(alice) == nil)
         try store.commitLogout(alice)
-        #expect(throws: StoreError.closed) { try generationStore.put(imageKey("bob"), picture(1)) }
+        #expect(throws: StoreError.closed) { try generationStore.put(imageKey("bob"), testImage(1)) }
         #expect(throws: StoreError.closed) { try generationStore.bytes(imageKey("bob")) }
         #expect(throws: StoreError.closed) { try generationStore.remove([OpaqueID("bob")]) }
     }
 }
 
-@Test func `I3, F42: after a purge the old images are gone and new ones are kept, also over a restart`() throws {
+@Test func `I3, F42: after a purge old images are absent and new ones survive a restart`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let old = try store.commitLogin(alice, .plain)
-        try old.put(imageKey("bob"), picture(1))
+        try old.put(imageKey("bob"), testImage(1))
         old.close()
         let new = try store.commitPurge(alice)
         #expect(try new.bytes(imageKey("bob")) == nil)
         #expect(new.usage == Usage())
-        try new.put(imageKey("eve"), picture(2))
+        try new.put(imageKey("eve"), testImage(2))
         old.discard()
         #expect(old.usage == nil)
-        #expect(try new.bytes(imageKey("eve")) == picture(2).content)
+        #expect(try new.bytes(imageKey("eve")) == testImage(2).content)
     }
     try tree.withStore { store in
         let login = try #require(try store.load(alice))
         #expect(login.record == .plain)
         #expect(try login.generationStore.bytes(imageKey("bob")) == nil)
-        #expect(try login.generationStore.bytes(imageKey("eve")) == picture(2).content)
+        #expect(try login.generationStore.bytes(imageKey("eve")) == testImage(2).content)
         store.maintain()
-        #expect(try login.generationStore.bytes(imageKey("eve")) == picture(2).content)
+        #expect(try login.generationStore.bytes(imageKey("eve")) == testImage(2).content)
         #expect(tree.entries.count == 1)
     }
 }
 
-@Test func `I3: removing profiles takes every size of them and no other, fencing each before they go`() throws {
+@Test func `I3: removing profiles fences each and removes all its sizes, and no other profile`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for size in [0, 1, 64, 4096] as [UInt16] { try generationStore.put(imageKey("bob", size), picture(1)) }
-        try generationStore.put(imageKey("eve", 64), picture(2))
-        // Who was fenced, and who was gone, and what there was then.
-        var told: [OpaqueID] = []
+        for size in [0, 1, 64, 4096] as [UInt16] { try generationStore.put(imageKey("bob", size), testImage(1)) }
+        try generationStore.put(imageKey("eve", 64), testImage(2))
+        // Profiles passed to `fence` and `removed`, and the number of entries at that time.
+        var calls: [OpaqueID] = []
         var entries: [Int] = []
-        let tell = { (profile: OpaqueID) in
-            told.append(profile)
+        let record = { (profile: OpaqueID) in
+            calls.append(profile)
             entries.append(tree.entries.count)
         }
-        let removed = try generationStore.remove([OpaqueID("bob"), OpaqueID("nobody")], fence: tell, removed: tell)
-        #expect(told == ["bob", "bob", "nobody", "nobody"].map { OpaqueID($0) })
+        let removed = try generationStore.remove([OpaqueID("bob"), OpaqueID("nobody")], fence: record, removed: record)
+        #expect(calls == ["bob", "bob", "nobody", "nobody"].map { OpaqueID($0) })
         #expect(entries == [5, 1, 1, 1])
         #expect(removed.images == 4)
         #expect(try generationStore.bytes(imageKey("bob", 64)) == nil)
-        #expect(try generationStore.bytes(imageKey("eve", 64)) == picture(2).content)
+        #expect(try generationStore.bytes(imageKey("eve", 64)) == testImage(2).content)
         #expect(generationStore.usage?.images == 1)
     }
 }
 
-@Test func `a write that is no longer current leaves nothing`() throws {
+@Test func `a write that is no longer current leaves no file`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         var committed = false
         #expect(
             try !generationStore.write(
-                imageKey("bob"), picture(2), isCurrent: { false }, committed: { committed = true }))
+                imageKey("bob"), testImage(2), isCurrent: { false }, committed: { committed = true }))
         #expect(!committed)
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         #expect(tree.temporaries.isEmpty)
     }
 }
 
-@Test func `I8: an image over the quota is refused and says so`() throws {
+@Test func `I8: an image over the quota is rejected`() throws {
     let tree = try TestTree()
     try tree.withStore(tree.configuration(userQuota: 1000)) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        #expect(throws: StoreError.noSpace("the image takes 1124 bytes, over the quota of 1000")) {
-            try generationStore.put(imageKey("bob"), picture(1))
+        #expect(throws: StoreError.noSpace("the image needs 1124 bytes; the limit is 1000")) {
+            try generationStore.put(imageKey("bob"), testImage(1))
         }
         #expect(tree.entries.isEmpty)
     }

@@ -11,13 +11,13 @@ private func contents(of path: String) throws -> [UInt8] {
     Array(try Data(contentsOf: URL(fileURLWithPath: path)))
 }
 
-@Test func `F10, I5: an entry cut off at any length is a miss, removed and counted`() throws {
+@Test func `F10, I5: an entry truncated at any length is a miss, removed and counted`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1, count: 100))
-        // Keeps the bucket in its place.
-        try generationStore.put(imageKey("bob", 1), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1, count: 100))
+        // Keeps the bucket from being removed.
+        try generationStore.put(imageKey("bob", 1), testImage(1))
         let path = try #require(tree.entries.first)
         let whole = try contents(of: path)
         for length in 0..<whole.count {
@@ -29,7 +29,7 @@ private func contents(of path: String) throws -> [UInt8] {
         try write(whole + [0], to: path)
         #expect(try generationStore.bytes(imageKey("bob")) == nil)
         try write(whole, to: path)
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1, count: 100).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1, count: 100).content)
     }
 }
 
@@ -37,9 +37,9 @@ private func contents(of path: String) throws -> [UInt8] {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1, count: 40, url: "u"))
-        // Keeps the bucket in its place.
-        try generationStore.put(imageKey("bob", 1), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1, count: 40, url: "u"))
+        // Keeps the bucket from being removed.
+        try generationStore.put(imageKey("bob", 1), testImage(1))
         let path = try #require(tree.entries.first)
         let whole = try contents(of: path)
         for bit in 0..<(whole.count * 8) {
@@ -59,13 +59,13 @@ private func contents(of path: String) throws -> [UInt8] {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob", 64), picture(1))
+        try generationStore.put(imageKey("bob", 64), testImage(1))
         let original = try contents(of: try #require(tree.entries.first))
 
-        /// Where an entry lies that is written now.
+        /// Returns the path of the entry written next.
         func placeOfNext(_ generationStore: any GenerationStore, _ imageKey: ImageKey) throws -> String {
             let before = Set(tree.entries)
-            try generationStore.put(imageKey, picture(9))
+            try generationStore.put(imageKey, testImage(9))
             return try #require(Set(tree.entries).subtracting(before).first)
         }
         let others: [(any GenerationStore, ImageKey)] = [
@@ -87,31 +87,31 @@ private func contents(of path: String) throws -> [UInt8] {
     }
 }
 
-@Test func `I5: a bad entry that has been replaced meanwhile is left alone`() throws {
+@Test func `I5: an invalid entry that has been replaced is not removed`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
-        // The read of the old entry fails; before it is removed, a writer is done.
+        try generationStore.put(imageKey("bob"), testImage(1))
+        // A writer replaces the entry after its read fails and before it is removed.
         let isDue = Once()
         system.plan { call, _, _ in
-            guard call == .read, isDue.take() else { return nil }
-            #expect(throws: Never.self) { try generationStore.put(imageKey("bob"), picture(2)) }
+            guard call == .read, isDue.isFirst() else { return nil }
+            #expect(throws: Never.self) { try generationStore.put(imageKey("bob"), testImage(2)) }
             return .fail(EIO)
         }
         #expect(try generationStore.bytes(imageKey("bob")) == nil)
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(2).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(2).content)
         #expect(generationStore.usage?.images == 1)
     }
 }
 
-@Test func `F6: an entry that the disk cannot give back is a miss, removed and counted`() throws {
+@Test func `F6: an unreadable entry is a miss, removed and counted`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         system.plan { call, _, _ in call == .read ? .fail(EIO) : nil }
         #expect(try generationStore.bytes(imageKey("bob")) == nil)
         #expect(tree.entries.isEmpty)
@@ -121,29 +121,29 @@ private func contents(of path: String) throws -> [UInt8] {
 }
 
 @Test(arguments: [EMFILE, ENFILE, ENOMEM, EIO])
-func `I9: an entry that cannot be opened now is a miss, but stays`(code: Int32) throws {
+func `I9: an entry that cannot be opened is a miss and stays`(code: Int32) throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         system.plan { call, _, _ in call == .open ? .fail(code) : nil }
         #expect(try generationStore.bytes(imageKey("bob")) == nil)
         #expect(store.counters[.failedReads] == 1)
         system.heal()
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         #expect(store.counters[.rejectedEntries] == 0)
     }
 }
 
-@Test func `I9: with descriptors run out, those of open directories are given up and the hit is served`() throws {
+@Test func `I9: without descriptors, cached directories are closed and the hit is served`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         system.plan { call, _, ofKind in call == .open && ofKind == 1 ? .fail(EMFILE) : nil }
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
     }
 }
 
@@ -157,15 +157,15 @@ func `I9: an entry that cannot be opened now is a miss, but stays`(code: Int32) 
     }
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        try generationStore.put(imageKey("bob"), testImage(1))
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         generationStore.close()
-        try store.commitPurge(alice).put(imageKey("bob"), picture(2))
+        try store.commitPurge(alice).put(imageKey("bob"), testImage(2))
         store.maintain()
     }
     try tree.withStore(system: system) { store in
         let login = try #require(try store.load(alice))
-        #expect(try login.generationStore.bytes(imageKey("bob")) == picture(2).content)
+        #expect(try login.generationStore.bytes(imageKey("bob")) == testImage(2).content)
         try store.commitLogout(alice)
         #expect(tree.keyFiles.isEmpty)
     }

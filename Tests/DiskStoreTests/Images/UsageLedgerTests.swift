@@ -3,25 +3,25 @@ import Testing
 
 @testable import DiskStore
 
-@Test func `I8: the uid most over its share gives first, down to its share and no further`() {
+@Test func `I8: images are evicted from the uid most over its share, down to its share`() {
     struct Case {
-        /// Bytes by generation; its uid is the generation through ten.
+        /// Bytes by generation. The uid is the number of the generation divided by ten.
         let used: [UInt64: Int]
         let quota: Int
-        let giver: UInt64?
+        let victim: UInt64?
         let bytes: Int
     }
     let cases = [
-        Case(used: [10: 100], quota: 100, giver: nil, bytes: 0),
-        Case(used: [10: 101], quota: 100, giver: 10, bytes: 1),
-        Case(used: [10: 60, 20: 41], quota: 100, giver: 10, bytes: 1),
-        Case(used: [10: 50, 20: 60], quota: 100, giver: 20, bytes: 10),
-        // Two are over by a half each: neither gives for the other.
-        Case(used: [10: 52, 20: 51], quota: 100, giver: 10, bytes: 2),
-        // The uid with most in all, its largest user first.
-        Case(used: [10: 30, 11: 31, 20: 45], quota: 100, giver: 11, bytes: 6),
-        // A uid with nothing has a share that nobody else can take from it.
-        Case(used: [10: 101, 20: 0], quota: 100, giver: 10, bytes: 1),
+        Case(used: [10: 100], quota: 100, victim: nil, bytes: 0),
+        Case(used: [10: 101], quota: 100, victim: 10, bytes: 1),
+        Case(used: [10: 60, 20: 41], quota: 100, victim: 10, bytes: 1),
+        Case(used: [10: 50, 20: 60], quota: 100, victim: 20, bytes: 10),
+        // Two uids exceed their share, each by less than the excess in total.
+        Case(used: [10: 52, 20: 51], quota: 100, victim: 10, bytes: 2),
+        // The largest user of the uid with the largest total.
+        Case(used: [10: 30, 11: 31, 20: 45], quota: 100, victim: 11, bytes: 6),
+        // A uid without images has a share, too.
+        Case(used: [10: 101, 20: 0], quota: 100, victim: 10, bytes: 1),
     ]
     for (index, test) in cases.enumerated() {
         var ledger = UsageLedger()
@@ -29,28 +29,28 @@ import Testing
             ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
             ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
         }
-        let giver = ledger.giver(quota: test.quota, accountOf: { $0 })
-        #expect(giver?.generation == test.giver, "case \(index)")
-        #expect(giver?.bytes ?? 0 == test.bytes, "case \(index)")
+        let victim = ledger.nextToEvict(quota: test.quota, accountOf: { $0 })
+        #expect(victim?.generation == test.victim, "case \(index)")
+        #expect(victim?.bytes ?? 0 == test.bytes, "case \(index)")
     }
 }
 
-@Test func `I8: one that has nothing to give is passed over, but nobody gives below its share for it`() {
+@Test func `I8: a generation without images is skipped, and no account falls below its share`() {
     var ledger = UsageLedger()
     for (generation, bytes) in [10: 30, 11: 40, 20: 36, 30: 10] as [UInt64: Int] {
         ledger.open(generation, uid: UInt32(generation / 10), isEmpty: true)
         ledger.add(images: 1, bytes: bytes, to: generation, bucket: 0)
     }
-    func giver(passingOver: Set<UInt64>) -> UInt64? {
-        ledger.giver(quota: 100, accountOf: { $0 }, passingOver: passingOver)?.generation
+    func nextToEvict(excluding: Set<UInt64>) -> UInt64? {
+        ledger.nextToEvict(quota: 100, accountOf: { $0 }, excluding: excluding)?.generation
     }
-    #expect(giver(passingOver: []) == 11)
-    #expect(giver(passingOver: [11]) == 10)
-    #expect(giver(passingOver: [11, 10]) == 20)
-    #expect(giver(passingOver: [11, 10, 20]) == nil)
+    #expect(nextToEvict(excluding: []) == 11)
+    #expect(nextToEvict(excluding: [11]) == 10)
+    #expect(nextToEvict(excluding: [11, 10]) == 20)
+    #expect(nextToEvict(excluding: [11, 10, 20]) == nil)
 }
 
-@Test func `I8, F80: shares are an account's, of all its uids`() {
+@Test func `I8, F80: all uids of an account have one share`() {
     var ledger = UsageLedger()
     // Ten uids of account 1, and account 2 with more than any of them.
     for uid in 10..<20 as Range<UInt32> {
@@ -59,19 +59,19 @@ import Testing
     }
     ledger.open(2, uid: 2, isEmpty: true)
     ledger.add(images: 1, bytes: 45, to: 2, bucket: 0)
-    let giver = ledger.giver(quota: 100) { $0 >= 10 ? 1 : $0 }
-    #expect(giver?.generation == 19)
-    #expect(giver?.bytes == 90)
-    #expect(ledger.giver(quota: 100) { $0 }?.generation == 2)
+    let victim = ledger.nextToEvict(quota: 100) { $0 >= 10 ? 1 : $0 }
+    #expect(victim?.generation == 19)
+    #expect(victim?.bytes == 90)
+    #expect(ledger.nextToEvict(quota: 100) { $0 }?.generation == 2)
 }
 
-@Test func `F69: what a file system says of its blocks is believed within bounds`() {
-    #expect(DiskCosts(block: 1 << 20, longest: 1 << 30).file(1) == (64 << 10) + DiskCosts.inode)
-    #expect(DiskCosts(block: 0, longest: 1 << 30).file(1) == 512 + DiskCosts.inode)
-    #expect(DiskCosts(block: 8192, longest: 1 << 30).file(1) == 8192 + DiskCosts.inode)
+@Test func `F69: the block size of a file system is limited to a plausible range`() {
+    #expect(DiskCosts(block: 1 << 20, maximumEntry: 1 << 30).file(1) == (64 << 10) + DiskCosts.inode)
+    #expect(DiskCosts(block: 0, maximumEntry: 1 << 30).file(1) == 512 + DiskCosts.inode)
+    #expect(DiskCosts(block: 8192, maximumEntry: 1 << 30).file(1) == 8192 + DiskCosts.inode)
 }
 
-@Test func `a generation's usage is unknown until all its buckets are counted, and exact beside writes`() {
+@Test func `usage of a generation is unknown until all buckets are counted, and exact during writes`() {
     var ledger = UsageLedger()
     ledger.open(1, uid: 5, isEmpty: false)
     ledger.add(images: 1, bytes: 10, to: 1, bucket: 3)
@@ -80,7 +80,7 @@ import Testing
         #expect(ledger.usage(of: 1) == nil)
         ledger.setCount(Usage(images: 1, bytes: 2), of: 1, bucket: bucket)
         ledger.add(images: 1, bytes: 3, to: 1, bucket: bucket)
-        // A second count of the same bucket changes nothing.
+        // Counting a bucket again has no effect.
         ledger.setCount(Usage(images: 100, bytes: 200), of: 1, bucket: bucket)
     }
     #expect(ledger.usage(of: 1) == Usage(images: 512, bytes: 1280))
@@ -92,7 +92,7 @@ import Testing
     #expect(ledger.total == Usage())
 }
 
-@Test func `the least recently used of a sample go, no more than a quarter of it unless it is all there is`() throws {
+@Test func `at most a quarter of an incomplete sample is evicted, least recently used first`() throws {
     let profile = try #require(HashedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
     let sample = (0..<8).map { index in
         Eviction.Candidate(
@@ -112,7 +112,7 @@ import Testing
     #expect(Eviction.victims(of: [], bytes: 5, isWhole: true).isEmpty)
 }
 
-@Test func `renditions go before sources, unless a source has been unused for a week longer`() throws {
+@Test func `renditions are evicted before sources, unless a source has been unused for a week longer`() throws {
     let profile = try #require(HashedName(hex: [UInt8](repeating: UInt8(ascii: "a"), count: 64)))
     func candidate(_ code: UInt16, hours: Int64, isRendition: Bool) -> Eviction.Candidate {
         var candidate = Eviction.Candidate(
@@ -152,11 +152,11 @@ func `the image without a size is the source of all, and of a style also that of
 }
 
 @Test func `F14: a use is noted at most hourly, and again after the clock was set back`() {
-    #expect(!Eviction.isWorthNoting(lastUse: 10_000, now: 10_000))
-    #expect(!Eviction.isWorthNoting(lastUse: 10_000, now: 13_599))
-    #expect(Eviction.isWorthNoting(lastUse: 10_000, now: 13_600))
-    #expect(!Eviction.isWorthNoting(lastUse: 10_000, now: 6_401))
-    #expect(Eviction.isWorthNoting(lastUse: 10_000, now: 6_400))
-    #expect(Eviction.isWorthNoting(lastUse: .min, now: .max))
-    #expect(Eviction.isWorthNoting(lastUse: .max, now: .min))
+    #expect(!Eviction.shouldRecordUse(lastUse: 10_000, now: 10_000))
+    #expect(!Eviction.shouldRecordUse(lastUse: 10_000, now: 13_599))
+    #expect(Eviction.shouldRecordUse(lastUse: 10_000, now: 13_600))
+    #expect(!Eviction.shouldRecordUse(lastUse: 10_000, now: 6_401))
+    #expect(Eviction.shouldRecordUse(lastUse: 10_000, now: 6_400))
+    #expect(Eviction.shouldRecordUse(lastUse: .min, now: .max))
+    #expect(Eviction.shouldRecordUse(lastUse: .max, now: .min))
 }

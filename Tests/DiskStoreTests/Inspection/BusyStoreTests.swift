@@ -5,13 +5,13 @@ import NIOConcurrencyHelpers
 import Synchronization
 import Testing
 
-/// An inspection beside a daemon that works.
-@Test func `F41: a busy store is never said to be broken`() throws {
+/// An inspection during the operation of a daemon.
+@Test func `F41: an inspection of a store that a daemon is using has no findings`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
         try store.start()
         let isDone = Atomic<Bool>(false)
-        /// How often each has logged out: whatever was on its way a round ago has arrived, or is gone.
+        /// Number of logouts per user. After a complete round, nothing from before it is in progress.
         let rounds = NIOLockedValueBox([0, 0, 0])
         let owners = [alice, bob, carol]
         let workers: [@Sendable () throws -> Void] = owners.indices.map { index in
@@ -20,7 +20,7 @@ import Testing
                 while !isDone.load(ordering: .acquiring) {
                     var generationStore = try store.commitLogin(owner, .plain)
                     for number in 0..<6 {
-                        try generationStore.put(imageKey("\(number)", 64), picture(UInt8(number), count: 20_000))
+                        try generationStore.put(imageKey("\(number)", 64), testImage(UInt8(number), count: 20_000))
                     }
                     try generationStore.remove([OpaqueID("1")])
                     generationStore.close()
@@ -29,7 +29,7 @@ import Testing
                     generationStore = renewed
                     try store.commitSessions(owner, .plain)
                     for number in 0..<6 {
-                        try generationStore.put(imageKey("\(number % 2)", 64), picture(UInt8(number)))
+                        try generationStore.put(imageKey("\(number % 2)", 64), testImage(UInt8(number)))
                     }
                     generationStore.close()
                     try store.commitLogout(owner)
@@ -40,7 +40,7 @@ import Testing
         }
         let inspector: @Sendable () throws -> Void = {
             defer { isDone.store(true, ordering: .releasing) }
-            // Everybody goes on between two looks: two rounds, of which one began behind the first.
+            // Every user makes progress between two scans: two rounds, so that one began after the first scan.
             let inspection = try tree.inspection { _ in
                 let due = rounds.withLockedValue { $0.map { $0 + 2 } }
                 while rounds.withLockedValue({ zip($0, due).contains { $0 < $1 } }) { sched_yield() }

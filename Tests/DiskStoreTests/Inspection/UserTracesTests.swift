@@ -4,7 +4,7 @@ import Foundation
 import Glibc
 import Testing
 
-/// Whether somebody was forgotten.
+/// Traces of a user before and after a logout.
 @Suite struct UserTracesTests {
     private let tree: TestTree
     private let configuration: DiskStoreConfiguration
@@ -22,12 +22,12 @@ import Testing
 
     private func kinds(_ traces: UserTraces) -> [String] { traces.traces.map(\.kind.rawValue).sorted() }
 
-    @Test func `I2: a log-in is shown, and behind the log-out nothing of the user is left`() throws {
+    @Test func `I2: a login has traces, and after the logout there are none`() throws {
         try tree.withStore(configuration) { store in
             #expect(try traces(of: alice, anyUID: true).isNothing)
             for owner in [alice, bob, Owner(uid: 1001, user: alice.user)] {
                 let generationStore = try store.commitLogin(owner, .plain)
-                for number in 0..<5 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+                for number in 0..<5 { try generationStore.put(imageKey("\(number)"), testImage(1)) }
                 generationStore.close()
             }
             #expect(kinds(try traces(of: alice)) == ["images", "key", "session"])
@@ -42,20 +42,20 @@ import Testing
             #expect(try traces(of: bob).traces.count == 3)
             try store.commitLogout(Owner(uid: 1001, user: alice.user))
         }
-        // What the store above had open it did not discard; the next start does.
+        // The store above did not discard its open generation; the next start does.
         try tree.withStore(configuration) { $0.maintain() }
         #expect(try traces(of: alice).isNothing)
         #expect(try traces(of: alice, anyUID: true).isNothing)
         #expect(try traces(of: bob, anyUID: true).traces.count == 3)
     }
 
-    @Test func `I4: a log-out that was killed at any call leaves a key only if it gave no receipt`() throws {
+    @Test func `I4: a logout killed at any call leaves a key only if there was no receipt`() throws {
         for call in 1...100 {
             let tree = try TestTree()
             let system = FaultySystem()
             let store = try tree.open(system: system)
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             generationStore.close()
             system.plan { _, number, _ in number == call ? .die : nil }
             var hasReceipt = true
@@ -64,7 +64,7 @@ import Testing
             store.shutdown()
             let found = try tree.inspection().traces(of: alice.user, uid: nil)
             if hasReceipt { #expect(!found.traces.contains { [.key, .temporary].contains($0.kind) }, "call \(call)") }
-            // A start finishes what was begun, or leaves it undone: then the user is still logged in.
+            // A start completes the logout, unless the key is left: the user is still logged in then.
             try tree.withStore { $0.maintain() }
             let later = try tree.inspection().traces(of: alice.user, uid: nil)
             #expect([0, 3].contains(later.traces.count), "call \(call)")
@@ -72,10 +72,10 @@ import Testing
             #expect(try tree.inspection().report().findings == [], "call \(call)")
             if !wasReached { return }
         }
-        Issue.record("a log-out makes more than a hundred calls")
+        Issue.record("the logout did not complete within a hundred calls")
     }
 
-    @Test func `I4: what bears the user's name is found wherever it lies, and what waits is told`() throws {
+    @Test func `I4: files with the user's name are found anywhere, and pending logouts are counted`() throws {
         var name = ""
         try tree.withStore(configuration) { store in
             try store.commitLogin(alice, .plain).close()
@@ -105,36 +105,36 @@ import Testing
             to: URL(fileURLWithPath: "\(tree.root)/pending/1000.\(String(repeating: "a", count: 32))"))
         #expect(try traces(of: alice).pendingLogouts == [1000: 1])
         #expect(try !traces(of: alice).isNothing)
-        #expect(try traces(of: carol).isNothing, "the log-out of another uid")
+        #expect(try traces(of: carol).isNothing, "the pending logout of another uid is reported")
     }
 
-    @Test func `F51: beside what was made under another key of names, nobody is said to be gone`() throws {
+    @Test func `F51: with files of another names.key, absence of traces is not reported as proof`() throws {
         try tree.withStore(configuration) { store in
             for owner in [alice, bob] {
                 let generationStore = try store.commitLogin(owner, .plain)
-                try generationStore.put(imageKey("bob"), picture(1))
+                try generationStore.put(imageKey("bob"), testImage(1))
                 generationStore.close()
             }
         }
         let other = try TestTree()
         try other.withStore { try $0.commitLogin(carol, .plain).close() }
-        // The cache of one store, the log-ins of another.
+        // The cache of one store with the logins of another.
         var mixed = configuration
         mixed.stateDirectory = other.state
         let found = try tree.inspection(mixed).traces(of: alice.user, uid: nil)
         #expect(found.traces == [])
         #expect(found.unread.count == 2)
         #expect(!found.isNothing)
-        // One that is damaged beside one that fits is no stranger.
+        // A damaged file is not foreign if another file matches.
         let key = URL(fileURLWithPath: try #require(tree.keyFiles.first))
         try Data(count: 120).write(to: key)
         #expect(try traces(of: carol, anyUID: true).isNothing)
     }
 
     @Test(arguments: ["state/keys", "state/keys/1000", "state/sessions/1000", "cache/users", "cache/users/1000"])
-    func `F24: where a link leads elsewhere nothing is followed, and nobody is said to be gone`(place: String) throws {
+    func `F24: a link is not followed, and its part is reported as unread`(place: String) throws {
         try tree.withStore(configuration) { store in
-            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
         }
         let path = "\(tree.root)/\(place)"
         try FileManager.default.moveItem(atPath: path, toPath: tree.root + "/elsewhere")
@@ -145,14 +145,14 @@ import Testing
         #expect(!found.isNothing)
     }
 
-    @Test func `I3: images that go to the trash a moment behind the receipt are no trace`() throws {
+    @Test func `I3: images that move to the trash just after the receipt are no trace`() throws {
         let store = try tree.open(configuration)
         defer { store.shutdown() }
         let generationStore = try store.commitLogin(alice, .plain)
-        try generationStore.put(imageKey("bob"), picture(1))
+        try generationStore.put(imageKey("bob"), testImage(1))
         generationStore.close()
         try store.commitLogout(alice)
-        let inspection = try tree.inspection(configuration) { look in if look == 2 { generationStore.discard() } }
+        let inspection = try tree.inspection(configuration) { scan in if scan == 2 { generationStore.discard() } }
         let found = try inspection.traces(of: alice.user, uid: nil)
         #expect(found.isNothing)
         #expect(found.trash.images == 1)

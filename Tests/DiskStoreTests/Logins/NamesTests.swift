@@ -2,7 +2,7 @@ import Testing
 
 @testable import DiskStore
 
-@Test func `names are read as they were written, and in no other spelling`() throws {
+@Test func `names are read as written and have one spelling`() throws {
     let digits = "0123456789abcdef00ff00ff00ff00ff0123456789abcdef00ff00ff00ff00ff"
     let profile = try #require(HashedName(hex: Array(digits.utf8)))
     #expect(profile.fileName.text == digits)
@@ -29,7 +29,7 @@ import Testing
     for name in ["", "0", "000", "0A", "g0", " 0"] { #expect(BucketName.bucket(of: FileName(name)) == nil) }
 }
 
-@Test func `a uid's directory has one spelling`() {
+@Test func `the directory of a uid has one spelling`() {
     #expect(UInt32(name: "0") == 0)
     #expect(UInt32(name: "4294967295") == 4_294_967_295)
     for name in ["", "-1", "+1", "01", "1 ", "4294967296", "root", "reserve"] {

@@ -5,34 +5,32 @@ import Glibc
 import NIOConcurrencyHelpers
 import Testing
 
-/// Keeps a second name for every key file that ever stands among the keys of a uid, so that what becomes of its bytes
-/// can be seen after the store has let go of it.
+/// Keeps a hard link to every key file of a uid, to check its bytes after the store has unlinked it.
 private final class KeyWitness: Sendable {
     private let keys: String
-    private let place: String
+    private let directory: String
 
     init(_ tree: TestTree) throws {
         keys = tree.state + "/keys/1000"
-        place = tree.root + "/witness"
-        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+        directory = tree.root + "/witness"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
     }
 
-    /// Called again and again, while the store works.
-    func look() {
+    /// Call this repeatedly while the store works.
+    func linkNewFiles() {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: keys)) ?? [] {
             var status = stat()
             guard lstat("\(keys)/\(name)", &status) == 0 else { continue }
-            _ = link("\(keys)/\(name)", "\(place)/\(status.st_ino)")
+            _ = link("\(keys)/\(name)", "\(directory)/\(status.st_ino)")
         }
     }
 
-    /// Whether the only key files that hold anything yet are those among the keys, and none of those is a temporary
-    /// one.
-    func onlyLivingKeysAreLeft() throws -> Bool {
-        for name in try FileManager.default.contentsOfDirectory(atPath: place) {
+    /// Whether only current key files contain data, and none of them is temporary.
+    func onlyCurrentKeysRemain() throws -> Bool {
+        for name in try FileManager.default.contentsOfDirectory(atPath: directory) {
             var status = stat()
-            guard lstat("\(place)/\(name)", &status) == 0, status.st_nlink == 1 else { continue }
-            let bytes = try Data(contentsOf: URL(fileURLWithPath: "\(place)/\(name)"))
+            guard lstat("\(directory)/\(name)", &status) == 0, status.st_nlink == 1 else { continue }
+            let bytes = try Data(contentsOf: URL(fileURLWithPath: "\(directory)/\(name)"))
             if bytes.contains(where: { $0 != 0 }) { return false }
         }
         return true
@@ -45,7 +43,7 @@ private final class KeyWitness: Sendable {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
-            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
             let old = URL(fileURLWithPath: tree.root + "/old")
             try FileManager.default.linkItem(atPath: try #require(tree.keyFiles.first), toPath: old.path)
             let before = try Data(contentsOf: old)
@@ -61,13 +59,13 @@ private final class KeyWitness: Sendable {
             let durable = try #require(calls[placed...].firstIndex { $0.call == .sync })
             let overwritten = try #require(calls.firstIndex { !$0.isIntact })
             #expect(durable < overwritten)
-            // And the zeros are durable themselves.
+            // The zeros are durable, too.
             #expect(calls[overwritten...].contains { $0.call == .sync })
         }
     }
 
     @Test(arguments: [FaultySystem.Fault.die, .dieAfter], [true, false])
-    func `F70: a purge that dies at any call has overwritten the old keys when the next start has swept`(
+    func `F70: after a purge killed at any call, the next sweep overwrites the old keys`(
         fault: FaultySystem.Fault, canSwap: Bool
     ) throws {
         var number = 1
@@ -79,7 +77,7 @@ private final class KeyWitness: Sendable {
             try tree.withStore(system: system) { store in
                 _ = try store.commitLogin(alice, .plain)
                 system.plan { kind, call, _ in
-                    witness.look()
+                    witness.linkNewFiles()
                     if call == last { return fault }
                     return kind == .exchange && !canSwap ? .fail(EINVAL) : nil
                 }
@@ -90,7 +88,7 @@ private final class KeyWitness: Sendable {
                 #expect(login?.record == .plain, "died at call \(last)")
                 store.maintain()
                 #expect(tree.keyFiles.count == 1)
-                #expect(try witness.onlyLivingKeysAreLeft(), "died at call \(last)")
+                #expect(try witness.onlyCurrentKeysRemain(), "died at call \(last)")
             }
             if !system.isDead { break }
             number += 1
@@ -99,7 +97,7 @@ private final class KeyWitness: Sendable {
     }
 
     @Test(arguments: [EIO, EINVAL, EROFS])
-    func `F70: whatever call of a log-in, purge and log-out fails, no key is left in a file that is gone`(
+    func `F70: a failing call of a login, purge or logout leaves no key in an unlinked file`(
         code: Int32
     ) throws {
         var number = 1
@@ -111,18 +109,18 @@ private final class KeyWitness: Sendable {
             var isReached = true
             try tree.withStore(system: system) { store in
                 system.plan { _, call, _ in
-                    witness.look()
+                    witness.linkNewFiles()
                     return call == last ? .fail(code) : nil
                 }
                 let steps: [() throws -> Void] = [
                     { _ = try store.commitLogin(alice, .plain) }, { _ = try store.commitPurge(alice) },
                     { try store.commitLogout(alice) },
                 ]
-                // As whoever got no receipt tries again.
+                // A client without a receipt retries.
                 for step in steps { do { try step() } catch { try step() } }
                 isReached = system.calls >= last
                 #expect(tree.keyFiles.isEmpty)
-                #expect(try witness.onlyLivingKeysAreLeft(), "call \(last) failed")
+                #expect(try witness.onlyCurrentKeysRemain(), "call \(last) failed")
             }
             if !isReached { break }
             number += 1
@@ -130,7 +128,7 @@ private final class KeyWitness: Sendable {
         #expect(number > 20)
     }
 
-    @Test func `I4: a log-out whose key file cannot be overwritten has no receipt, the next attempt has one`() throws {
+    @Test func `I4: a logout whose key file cannot be overwritten has no receipt; a retry has one`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
@@ -141,23 +139,23 @@ private final class KeyWitness: Sendable {
                 return call == .write ? .fail(EIO) : nil
             }
             #expect(throws: StoreError.self) { try store.commitLogout(alice) }
-            // It is gone, and durably so.
+            // The file is removed durably.
             #expect(tree.keyFiles.isEmpty)
             let seen = calls.withLockedValue { $0 }
             let unlinked = try #require(seen.lastIndex(of: .unlink))
             #expect(seen[unlinked...].contains(.sync))
-            // The sector is as bad as before.
+            // The sector is still bad.
             try store.commitLogout(alice)
             #expect(try store.load(alice) == nil)
         }
     }
 
-    @Test func `I4: what a log-out has unlinked is made durable, whatever fails behind it`() throws {
+    @Test func `I4: an unlinked key file is made durable even if a later step fails`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             _ = try store.commitLogin(alice, .plain)
-            // The key cannot be overwritten and is unlinked; what is looked at next cannot be seen.
+            // The key file cannot be overwritten and is unlinked; then the next lookup fails.
             let calls = NIOLockedValueBox<[SystemCall]>([])
             system.plan { call, _, _ in
                 let seen = calls.withLockedValue { calls in
@@ -170,7 +168,7 @@ private final class KeyWitness: Sendable {
             let seen = calls.withLockedValue { $0 }
             let unlinked = try #require(seen.lastIndex(of: .unlink))
             #expect(seen[unlinked...].contains(.statusOfName))
-            // Whoever tries again finds nothing to do.
+            // The retry has nothing left to do.
             #expect(seen[unlinked...].contains(.sync))
             system.heal()
             try store.commitLogout(alice)
@@ -178,14 +176,14 @@ private final class KeyWitness: Sendable {
         }
     }
 
-    @Test func `I4: a purge whose old key file cannot be overwritten has no receipt, the next one has`() throws {
+    @Test func `I4: a purge whose old key file cannot be overwritten has no receipt; a retry has one`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             generationStore.close()
-            // The first one writes the new key file.
+            // The first write creates the new key file.
             system.plan { call, _, ofKind in call == .write && ofKind > 1 ? .fail(EIO) : nil }
             #expect(throws: StoreError.self) { _ = try store.commitPurge(alice) }
             #expect(tree.keyFiles.count == 1)

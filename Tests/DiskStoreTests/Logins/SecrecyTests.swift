@@ -5,11 +5,11 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 
-/// Real random bytes, remembered.
+/// Records real random bytes.
 private final class RememberedRandom: RandomSource {
     private let drawn = NIOLockedValueBox<[[UInt8]]>([])
 
-    /// All draws of a key's length.
+    /// All results with the length of a key.
     var keys: [[UInt8]] { drawn.withLockedValue { $0.filter { $0.count == 32 } } }
 
     func fill(_ buffer: UnsafeMutableRawBufferPointer) throws {
@@ -18,7 +18,7 @@ private final class RememberedRandom: RandomSource {
     }
 }
 
-@Test func `I11: no id, URL, token, image byte or key is found on disk while users are logged in`() throws {
+@Test func `I11: no id, URL, token, image or key is readable on disk while users are logged in`() throws {
     let tree = try TestTree()
     let random = RememberedRandom()
     let store = try tree.open(random: random)
@@ -27,8 +27,8 @@ private final class RememberedRandom: RandomSource {
         sessions: [OpaqueID("session-of-alice")], origin: "origin-name", token: Secret(Array("token-of-alice".utf8)),
         loggedInAt: 1_700_000_000)
     let generationStore = try store.commitLogin(alice, record)
-    try generationStore.put(imageKey("profile-of-bob", 64), picture(1, url: "https://example.org/profile-of-bob"))
-    try generationStore.put(imageKey("profile-of-bob"), picture(2))
+    try generationStore.put(imageKey("profile-of-bob", 64), testImage(1, url: "https://example.org/profile-of-bob"))
+    try generationStore.put(imageKey("profile-of-bob"), testImage(2))
     try store.commitSessions(alice, record)
     store.maintain()
 
@@ -36,8 +36,8 @@ private final class RememberedRandom: RandomSource {
         "alice@example.org", "session-of-alice", "origin-name", "token-of-alice", "profile-of-bob", "https:",
     ]
     .map { Array($0.utf8) }
-    secrets += [picture(1), picture(2)].map { Array($0.content[100..<116]) }
-    // names.key, image key, session key: each only in the file that is for it.
+    secrets += [testImage(1), testImage(2)].map { Array($0.content[100..<116]) }
+    // names.key, image key and session key, each only in its own file.
     #expect(random.keys.count == 3)
     let keyFiles = tree.keyFiles + [tree.state + "/names.key"]
     let all = tree.files()
@@ -54,13 +54,13 @@ private final class RememberedRandom: RandomSource {
     }
 }
 
-@Test func `I11: keys of a purged or ended generation are in no file any more`() throws {
+@Test func `I11: no file contains the keys of a purged or ended generation`() throws {
     let tree = try TestTree()
     let random = RememberedRandom()
     let store = try tree.open(random: random)
     defer { store.shutdown() }
     let generationStore = try store.commitLogin(alice, .plain)
-    try generationStore.put(imageKey("bob"), picture(1))
+    try generationStore.put(imageKey("bob"), testImage(1))
     generationStore.close()
     let purged = random.keys[1]
     _ = try store.commitPurge(alice)
@@ -73,7 +73,7 @@ private final class RememberedRandom: RandomSource {
     #expect(try !isAnywhere(random.keys[2]) && !isAnywhere(random.keys[3]))
 }
 
-@Test func `I11: errors and descriptions name no secret`() throws {
+@Test func `I11: errors and descriptions contain no secret`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in

@@ -6,11 +6,11 @@ import Testing
 
 @testable import DiskStore
 
-/// What happens in the background gives way to whoever is waited for: between any two of its steps, holding nothing.
+/// Background work yields between any two steps, without holding a lock.
 @Suite(.timeLimit(.minutes(5))) struct BackgroundYieldTests {
-    /// A user's images, given to the trash by a purge.
+    /// Purges a user, which moves its images to the trash.
     private func purge(
-        _ images: Int, of owner: Owner, in store: DiskStore, each image: Image = picture(1)
+        _ images: Int, of owner: Owner, in store: DiskStore, each image: Image = testImage(1)
     ) throws -> any GenerationStore {
         let generationStore = try store.commitLogin(owner, .plain)
         for number in 0..<images { try generationStore.put(imageKey("\(number)"), image) }
@@ -20,22 +20,22 @@ import Testing
         return renewed
     }
 
-    @Test func `what a purge left is deleted with a yield after each name`() throws {
+    @Test func `deletion of a purged generation yields after each name`() throws {
         let tree = try TestTree()
         let left = NIOLockedValueBox<Set<Int>>([])
-        let look = NIOLockedValueBox<@Sendable () -> Void>({})
-        tree.yield.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
+        let onYield = NIOLockedValueBox<@Sendable () -> Void>({})
+        tree.yield.withLockedValue { $0 = { onYield.withLockedValue { $0 }() } }
         try tree.withStore { store in
             _ = try purge(100, of: alice, in: store)
-            look.withLockedValue { $0 = { left.withLockedValue { _ = $0.insert(store.trashUsage.images) } } }
+            onYield.withLockedValue { $0 = { left.withLockedValue { _ = $0.insert(store.trashUsage.images) } } }
             store.maintain()
-            look.withLockedValue { $0 = {} }
+            onYield.withLockedValue { $0 = {} }
             #expect(left.withLockedValue { $0.isSuperset(of: 1..<100) })
             #expect(tree.files(under: tree.cache + "/trash").isEmpty)
         }
     }
 
-    @Test func `while the trash's thread stands aside, others put, read, log in, log out and purge`() throws {
+    @Test func `PUT, GET, LOGIN, LOGOUT and PURGE work while the deleting thread yields`() throws {
         let tree = try TestTree()
         let serve = NIOLockedValueBox<@Sendable () throws -> Void>({})
         let served = NIOLockedValueBox<[Result<Void, any Error>]>([])
@@ -47,8 +47,8 @@ import Testing
         }
         try tree.withStore { store in
             _ = try purge(20, of: alice, in: store)
-            // On the thread that deletes: any lock of those below that it still held would never be given up. Not every
-            // time, since that leaves new trash.
+            // On the deleting thread: a lock that it still held would never be released. Only some times, because this
+            // creates new trash.
             let turns = NIOLockedValueBox(0)
             serve.withLockedValue {
                 $0 = {
@@ -58,8 +58,8 @@ import Testing
                     }
                     guard turn % 10 == 1 else { return }
                     let generationStore = try store.commitLogin(bob, .plain)
-                    try generationStore.put(imageKey("eve"), picture(2))
-                    #expect(try generationStore.bytes(imageKey("eve")) == picture(2).content)
+                    try generationStore.put(imageKey("eve"), testImage(2))
+                    #expect(try generationStore.bytes(imageKey("eve")) == testImage(2).content)
                     generationStore.close()
                     let renewed = try store.commitPurge(bob)
                     renewed.close()
@@ -75,32 +75,31 @@ import Testing
         }
     }
 
-    @Test func `F4: who needs the trash's room has the next turn, however long its thread is kept from the processor`()
+    @Test func `F4: a thread that waits for space gets the next turn at deleting`()
         throws
     {
         let tree = try TestTree()
-        // Larger than all the directories that forty may lie in, which count, too, and of which nobody knows how many
-        // there are.
-        let image = picture(1, count: 300_000)
-        let costs = DiskCosts(block: 4096, longest: 1 << 20)
+        // Larger than the directories of forty images, whose number varies and which count, too.
+        let image = testImage(1, count: 300_000)
+        let costs = DiskCosts(block: 4096, maximumEntry: 1 << 20)
         let full = 40 * (costs.file(Int64(image.content.count + 124)) + costs.directory)
-        let isAside = DispatchSemaphore(value: 0)
-        let mayGoOn = DispatchSemaphore(value: 0)
+        let hasYielded = DispatchSemaphore(value: 0)
+        let mayContinue = DispatchSemaphore(value: 0)
         let first = Once()
-        let stoodInTheWay = NIOLockedValueBox(false)
-        let look = NIOLockedValueBox<@Sendable () -> Void>({})
-        tree.yield.withLockedValue { $0 = { look.withLockedValue { $0 }() } }
+        let yieldedWhileAwaited = NIOLockedValueBox(false)
+        let onYield = NIOLockedValueBox<@Sendable () -> Void>({})
+        tree.yield.withLockedValue { $0 = { onYield.withLockedValue { $0 }() } }
         try tree.withStore(tree.configuration(quota: full)) { store in
-            // The sweep is over: from here on only the trash is left to yield from.
+            // After the sweep, only the trash yields.
             store.maintain()
             let renewed = try purge(30, of: alice, in: store, each: image)
             for number in 0..<10 { try renewed.put(imageKey("\(number)"), image) }
-            look.withLockedValue {
+            onYield.withLockedValue {
                 $0 = {
-                    if store.images.trash.isAwaited { stoodInTheWay.withLockedValue { $0 = true } }
-                    guard first.take() else { return }
-                    isAside.signal()
-                    mayGoOn.wait()
+                    if store.images.trash.isAwaited { yieldedWhileAwaited.withLockedValue { $0 = true } }
+                    guard first.isFirst() else { return }
+                    hasYielded.signal()
+                    mayContinue.wait()
                 }
             }
             let both = DispatchGroup()
@@ -109,31 +108,31 @@ import Testing
                 store.maintain()
                 both.leave()
             }
-            isAside.wait()
+            hasYielded.wait()
             let failure = NIOLockedValueBox<(any Error)?>(nil)
             both.enter()
             Thread.detachNewThread {
-                // The store is full: this one image more has to wait for a turn at the trash.
+                // The store is full, so this image waits for space in the trash.
                 do { try renewed.put(imageKey("one more"), image) } catch { failure.withLockedValue { $0 = error } }
                 both.leave()
             }
             try eventually { store.images.trash.isAwaited }
-            mayGoOn.signal()
+            mayContinue.signal()
             both.wait()
             if let failure = failure.withLockedValue({ $0 }) { throw failure }
-            #expect(!stoodInTheWay.withLockedValue { $0 })
+            #expect(!yieldedWhileAwaited.withLockedValue { $0 })
             #expect(store.trashUsage == Usage())
             #expect(store.usageTotal.images == 11)
         }
     }
 
-    @Test func `a receipt does not wait until a generation's directories are closed; they are when it is discarded`()
+    @Test func `discarding a generation closes its directories; a receipt does not wait for it`()
         throws
     {
         let tree = try TestTree()
         try tree.withStore { store in
             let generationStore = try #require(try store.commitLogin(alice, .plain) as? DiskGenerationStore)
-            for number in 0..<50 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+            for number in 0..<50 { try generationStore.put(imageKey("\(number)"), testImage(1)) }
             let key = DirectoryCache.Key(generation: generationStore.generation.number, bucket: nil)
             generationStore.close()
             _ = try store.commitPurge(alice)
@@ -144,7 +143,7 @@ import Testing
     }
 
     @Test
-    func `a start leaves its first moments to those who serve, whatever wakes it, and a stop does not wait for them`()
+    func `the initial delay of maintenance ignores wakes and ends at a stop`()
         throws
     {
         let tree = try TestTree()
@@ -152,7 +151,7 @@ import Testing
         #expect(!tree.files(under: tree.cache + "/trash").isEmpty)
         try tree.withStore { store in
             try store.start(after: 86_400)
-            // Each of the two wakes the thread.
+            // Each of these wakes the thread.
             _ = try #require(try store.load(alice))
             _ = try purge(5, of: bob, in: store)
             store.shutdown()
@@ -166,11 +165,11 @@ import Testing
     }
 }
 
-/// Waits until something holds that happens on another thread; fails when a minute was not enough.
+/// Waits at most a minute until a condition on another thread holds.
 private func eventually(_ condition: () throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) throws {
     for _ in 0..<60_000 {
         if try condition() { return }
         usleep(1_000)
     }
-    Issue.record("it did not come about", sourceLocation: sourceLocation)
+    Issue.record("the condition did not become true", sourceLocation: sourceLocation)
 }

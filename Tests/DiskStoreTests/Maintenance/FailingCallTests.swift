@@ -6,11 +6,11 @@ import Testing
 
 @testable import DiskStore
 
-/// Every call of every operation fails, with what it can fail with: it alone, with all after it of its kind, or with
-/// all after it. Then the disk is in order again.
+/// Fails every call of every operation: that call alone, with all later ones of its kind, or with all later ones. Then
+/// the disk recovers.
 ///
-/// Each call meets one error of its list, by turns, and every second one the other two ways. With
-/// THUMBCACHED_EVERY_ERROR set each meets all of them in all ways, which takes minutes.
+/// Each call fails with one of its possible errors in turn. With THUMBCACHED_EVERY_ERROR, each call fails with each
+/// error in each way, which takes minutes.
 @Suite struct FailingCallTests {
     enum Extent: CaseIterable {
         case once, kind, all
@@ -30,10 +30,10 @@ import Testing
 
         var code: Int32? { if case .fail(let code) = fault { code } else { nil } }
         var isNoSpace: Bool { code == ENOSPC || code == EDQUOT }
-        /// The file system says what is not so: what the store then removes was really there.
-        var isLie: Bool { code == ENOENT || code == ELOOP }
+        /// The error contradicts the disk: the file exists, and the store may remove it.
+        var contradictsDisk: Bool { code == ENOENT || code == ELOOP }
 
-        /// When calls of the kind of this one fail, and which of the others.
+        /// Which calls fail if this one does.
         func plan() -> FaultySystem.Plan {
             let hasBegun = NIOLockedValueBox(false)
             return { call, number, _ in
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: Scene.all + [.get], Extent.allCases)
-    func `F4, F5, F7, F8, F9, F13, F61: any call may fail, and what was asked for is done or not promised`(
+    func `F4, F5, F7, F8, F9, F13, F61: after any failing call an operation is complete or has no receipt`(
         scene: Scene, extent: Extent
     ) throws {
         let start = try scene.disk().volume
@@ -65,8 +65,8 @@ import Testing
             system.heal()
         }
         #expect(!calls.calls.isEmpty)
-        for (index, call) in calls.calls.enumerated() where isThorough || !calls.merelyRepeats(index) {
-            // What fails for good from one call on mostly fails alike from the next.
+        for (index, call) in calls.calls.enumerated() where isThorough || !calls.repeatsPrevious(index) {
+            // A permanent failure from one call on is usually like that from the next.
             if !isThorough, extent != .once, index % 2 == 1 { continue }
             let faults = call.faults(extent)
             let due = (extent == .once ? index : index / 2) % faults.count
@@ -81,7 +81,7 @@ import Testing
         let system = FaultySystem(over: disk)
         var outcome = Scene.Outcome(
             isDone: false,
-            mayLoseImages: failure.isNoSpace || failure.isLie || scene.isRead && failure.code == EIO,
+            mayLoseImages: failure.isNoSpace || failure.contradictsDisk || scene.isRead && failure.code == EIO,
             what: "\(scene), \(failure)")
         do {
             try scene.withStore(system) { store in
@@ -93,11 +93,11 @@ import Testing
                     #expect(error is StoreError, outcome.what)
                 }
                 system.heal()
-                if failure.isLie { return }
+                if failure.contradictsDisk { return }
                 try scene.checkAll(store, outcome)
                 if !outcome.isDone { try scene.operation(store, generationStore) { outcome.isDone = true } }
                 try scene.checkAll(store, outcome)
-                // It costs more than all the rest. A failure for good leaves more behind than one.
+                // Expensive, and permanent failures leave more files than single ones.
                 guard isThorough || failure.extent == .all || failure.number % 2 == 0 else { return }
                 store.maintain()
                 if !scene.isMaintenance { scene.checkTidy(disk, store, outcome) }
@@ -105,9 +105,11 @@ import Testing
             }
             #expect(system.descriptors == 0 && disk.descriptors == 0, outcome.what)
             try scene.withStore(disk) { store in
-                if !failure.isLie { try scene.checkAll(store, outcome) }
-                // Looked at above, where that says all.
-                guard isThorough || failure.isLie || scene.isMaintenance || failure.number % 4 == 0 else { return }
+                if !failure.contradictsDisk { try scene.checkAll(store, outcome) }
+                // Covered above with THUMBCACHED_EVERY_ERROR.
+                guard isThorough || failure.contradictsDisk || scene.isMaintenance || failure.number % 4 == 0 else {
+                    return
+                }
                 store.maintain()
                 scene.checkTidy(disk, store, outcome)
             }
@@ -117,7 +119,7 @@ import Testing
     }
 
     @Test(arguments: Extent.allCases)
-    func `F8, F13, F15: any call of a start may fail, and the next start is whole`(extent: Extent) throws {
+    func `F8, F13, F15: after any failing call of a start, the next start succeeds`(extent: Extent) throws {
         let scene = Scene.put
         let start = try scene.disk().volume
         let calls = Recorder()
@@ -131,7 +133,7 @@ import Testing
             let faults = call.faults(extent)
             for (turn, fault) in faults.enumerated() where isThorough || turn == index % faults.count {
                 let failure = Failure(number: index + 1, call: call, fault: fault, extent: extent)
-                if failure.isLie { continue }
+                if failure.contradictsDisk { continue }
                 let outcome = Scene.Outcome(isDone: false, what: "a start, \(failure)")
                 let disk = ForgetfulSystem(start)
                 let system = FaultySystem(over: disk)
@@ -152,15 +154,15 @@ import Testing
 }
 
 extension Recorder {
-    /// Whether the two calls before one were of its kind, as where 256 buckets are looked for.
-    fileprivate func merelyRepeats(_ index: Int) -> Bool {
+    /// Whether the two previous calls are of the same kind, as in a scan of 256 buckets.
+    fileprivate func repeatsPrevious(_ index: Int) -> Bool {
         let calls = calls
         return index > 1 && calls[index - 1] == calls[index] && calls[index - 2] == calls[index]
     }
 }
 
 extension SystemCall {
-    /// What it can fail with; EINTR apart, which is no failure.
+    /// Possible errors of the call, except EINTR, which is retried.
     fileprivate var codes: [Int32] {
         switch self {
         case .open: [EIO, EMFILE, ENOSPC, EROFS, ENOMEM, EACCES, ENFILE, EDQUOT, ENOENT, ELOOP]

@@ -3,12 +3,12 @@ import DiskStore
 import Glibc
 import Testing
 
-@Test func `F7: after an fsync that failed the directory is changed anew before the next`() throws {
+@Test func `F7: after a failed fsync the directory is changed before the next one`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         _ = try store.commitLogin(alice, .plain)
-        // Of a log-out the first fsync is the key file's, the second its directory's.
+        // In a logout, the first fsync is that of the key file, the second that of its directory.
         system.plan { call, _, ofKind in call == .sync && ofKind == 2 ? .fail(EIO) : nil }
         #expect(throws: StoreError.failed("logging out: fsync: EIO (Input/output error)")) {
             try store.commitLogout(alice)
@@ -27,21 +27,21 @@ import Testing
     }
 }
 
-@Test func `F4: on a full disk hits are served, PUT says so, and the reserve lets PURGE and LOGOUT through`() throws {
+@Test func `F4: on a full disk hits are served, PUT fails, and PURGE and LOGOUT use the reserve`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     @Sendable func hasReserve() -> Bool {
         tree.files(under: tree.state + "/keys").contains { $0.hasSuffix("/reserve") }
     }
     try tree.withStore(system: system) { store in
-        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
+        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(imageKey("bob"), testImage(1)) }
         store.maintain()
         #expect(hasReserve())
         system.plan { call, _, _ in call == .write && hasReserve() ? .fail(ENOSPC) : nil }
         let generationStore = try #require(try store.load(alice)).generationStore
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         #expect(throws: StoreError.noSpace("writing an image: pwrite: ENOSPC (No space left on device)")) {
-            try generationStore.put(imageKey("eve"), picture(2))
+            try generationStore.put(imageKey("eve"), testImage(2))
         }
         #expect(throws: StoreError.noSpace("logging in: pwrite: ENOSPC (No space left on device)")) {
             _ = try store.commitLogin(carol, .plain)
@@ -59,17 +59,17 @@ import Testing
     }
 }
 
-@Test func `F4: with no reserve left a purge makes room with the images that it ends`() throws {
+@Test func `F4: without the reserve, a purge makes room by deleting the user's images`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         let generationStore = try store.commitLogin(alice, .plain)
-        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), picture(1)) }
+        for number in 0..<10 { try generationStore.put(imageKey("\(number)"), testImage(1)) }
         system.plan { call, _, _ in call == .write && tree.files(under: tree.cache).count > 5 ? .fail(ENOSPC) : nil }
         generationStore.close()
         let renewed = try store.commitPurge(alice)
-        try renewed.put(imageKey("new"), picture(2))
-        #expect(try renewed.bytes(imageKey("new")) == picture(2).content)
+        try renewed.put(imageKey("new"), testImage(2))
+        #expect(try renewed.bytes(imageKey("new")) == testImage(2).content)
         generationStore.discard()
         #expect(tree.entries.count == 1)
     }

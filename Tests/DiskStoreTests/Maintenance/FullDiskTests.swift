@@ -4,11 +4,11 @@ import Foundation
 import Glibc
 import Testing
 
-/// A namespace in which anybody may mount.
+/// A user namespace that permits mounting.
 private let mountNamespace =
     geteuid() == 0 ? ["unshare", "--mount"] : ["unshare", "--user", "--map-root-user", "--mount"]
 
-/// A program that has the machine's streams unless others are set.
+/// A process with standard streams of the test unless set.
 private func process(_ words: [String]) -> Process {
     let process = Process()
     process.executableURL = URL(filePath: "/usr/bin/env")
@@ -23,13 +23,13 @@ private let canMount: Bool = {
     return attempt.terminationStatus == 0
 }()
 
-@Test func `F4: a log-out finds the room that another has made by giving up the reserve`() throws {
+@Test func `F4: a logout uses the reserve that another thread has released`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
     try tree.withStore(system: system) { store in
         _ = try store.commitLogin(alice, .plain)
         store.maintain()
-        // There is no room at first; and when it is to be given up, the reserve is gone, and there is.
+        // There is no room at first; another thread releases the reserve just before this one tries to.
         system.plan { call, _, ofKind in
             guard call == .write, ofKind == 1 else { return nil }
             expectSuccess { try FileManager.default.removeItem(atPath: tree.state + "/keys/reserve") }
@@ -40,15 +40,15 @@ private let canMount: Bool = {
     }
 }
 
-/// A file system of its own, as small as asked, for as long as the body runs. It is mounted in a namespace that a
-/// process holds, and seen from here through that process; with it, it goes.
+/// Mounts a small file system for the duration of `body`. It belongs to the namespace of a process, is reached through
+/// that process, and disappears with it.
 private func withSmallDisk(_ options: String, _ body: (TestTree) throws -> Void) throws {
     let tree = try TestTree()
     let mountPoint = tree.root + "/disk"
     try FileManager.default.createDirectory(atPath: mountPoint, withIntermediateDirectories: false)
     let script = "mount -t tmpfs -o \"$1\" tmpfs \"$0\" && echo mounted && exec cat"
     let holder = process(mountNamespace + ["sh", "-c", script, mountPoint, options])
-    // Of the tests' end, however it comes, it learns by the end of its input.
+    // The process exits when its input closes.
     let (input, output) = (Pipe(), Pipe())
     holder.standardInput = input
     holder.standardOutput = output
@@ -62,9 +62,9 @@ private func withSmallDisk(_ options: String, _ body: (TestTree) throws -> Void)
 }
 
 private func fillUp(_ tree: TestTree) throws {
-    // Through to the last byte: a large file, then small ones.
+    // Fill the disk to the last byte: a large file, then small ones.
     for (number, size) in [1 << 20, 4096, 1].enumerated() {
-        // Without an inode left there is nothing more to fill.
+        // Without a free inode, there is nothing to fill.
         guard let handle = fopen(tree.root + "/filler\(number)", "w") else { return }
         defer { fclose(handle) }
         let block = [UInt8](repeating: 1, count: size)
@@ -74,9 +74,9 @@ private func fillUp(_ tree: TestTree) throws {
 
 @Suite(.serialized) struct FullDiskTests {
     @Test(
-        .enabled(if: canMount, "no namespace with a small file system may be made here"),
+        .enabled(if: canMount, "mounting in a user namespace is not permitted"),
         arguments: ["size=8m", "size=64m,nr_inodes=400"])
-    func `F4, F5: with no room left hits are served, PUT says so or makes room, PURGE and LOGOUT work`(
+    func `F4, F5: on a full disk hits are served, PUT fails or evicts, and PURGE and LOGOUT work`(
         options: String
     ) throws {
         try withSmallDisk(options) { tree in
@@ -85,20 +85,19 @@ private func fillUp(_ tree: TestTree) throws {
                 store.maintain()
                 let ofAlice = try store.commitLogin(alice, .plain)
                 let ofBob = try store.commitLogin(bob, .plain)
-                try ofBob.put(imageKey("bob"), picture(1))
-                // More than fits: the user's own oldest images make room.
-                let large = picture(2, count: 60_000)
+                try ofBob.put(imageKey("bob"), testImage(1))
+                // Too large: the user's oldest images make room.
+                let large = testImage(2, count: 60_000)
                 for number in 0..<300 { try ofAlice.put(imageKey("\(number)"), large) }
                 kept = tree.entries.count
                 #expect(kept < 301)
                 #expect(store.counters[.evictedImages] > 0)
                 try fillUp(tree)
-                #expect(try ofBob.bytes(imageKey("bob")) == picture(1).content)
-                let huge = picture(3, count: 500_000)
+                #expect(try ofBob.bytes(imageKey("bob")) == testImage(1).content)
+                let huge = testImage(3, count: 500_000)
                 do {
                     for number in 0..<20 { try ofBob.put(imageKey("\(number)"), huge) }
-                    // Short of inodes alone, an image of the user's own makes room, with the directory that it was
-                    // alone in.
+                    // If only inodes are missing, one image of the user makes room, with its directory.
                     #expect(options.contains("nr_inodes"))
                     #expect(try ofBob.bytes(imageKey("19")) == huge.content)
                 } catch {
@@ -115,11 +114,11 @@ private func fillUp(_ tree: TestTree) throws {
                 #expect(try store.users(of: 1000) == [alice.user])
                 store.maintain()
                 #expect(tree.entries.isEmpty)
-                try renewed.put(imageKey("new"), picture(4))
+                try renewed.put(imageKey("new"), testImage(4))
             }
             try tree.withStore { store in
                 let generationStore = try #require(try store.load(alice)).generationStore
-                #expect(try generationStore.bytes(imageKey("new")) == picture(4).content)
+                #expect(try generationStore.bytes(imageKey("new")) == testImage(4).content)
                 #expect(try store.load(bob) == nil)
             }
         }

@@ -21,7 +21,7 @@ import Testing
         #expect(next(2) == .sleepUntilWoken)
     }
 
-    @Test func `what could not be done is retried once, after the pause`() {
+    @Test func `failed work is retried once, after the pause`() {
         signal.retryLater()
         #expect(next(0) == .sleep(.seconds(60)))
         signal.retryLater()
@@ -30,7 +30,7 @@ import Testing
         #expect(next(61) == .sleepUntilWoken)
     }
 
-    @Test func `a wake does not wait for a retry, and does its work`() {
+    @Test func `a wake does not wait for a retry and replaces it`() {
         signal.retryLater()
         #expect(next(0) == .sleep(.seconds(60)))
         signal.wake()
@@ -42,18 +42,18 @@ import Testing
         signal.stop()
         #expect(next(0) == .run)
         signal.wait(retryPause: 60)
-        signal.rest(seconds: 86_400)
+        signal.sleep(seconds: 86_400)
         #expect(signal.isStopped)
     }
 
-    @Test func `I8: a run after which nothing is left to do arms no retry, and one that failed does`() throws {
+    @Test func `I8: only a failed run arms a retry`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             let signal = store.maintenance.signal
             func next() -> MaintenanceSignal.Next { signal.next(at: begin, retryPause: .seconds(60)) }
             let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             store.maintain()
             _ = next()
             #expect(next() == .sleepUntilWoken)

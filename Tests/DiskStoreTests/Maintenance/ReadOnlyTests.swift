@@ -6,9 +6,10 @@ import Logging
 import NIOConcurrencyHelpers
 import Testing
 
-/// A file system on which nothing can be changed any more (F74, F76), or nothing without room (F77).
+/// File systems that have become read-only (F74, F76) or full (F77).
 @Suite struct ReadOnlyTests {
-    @Test func `F74: a log-in that could not be made durable, nor undone, is no log-in until it is made anew`() throws {
+    @Test func `F74: a login that could be neither made durable nor undone does not exist until it is repeated`() throws
+    {
         let tree = try TestTree()
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
@@ -16,14 +17,14 @@ import Testing
             let renames = NIOLockedValueBox(0)
             system.plan { call, _, _ in
                 if call == .rename { renames.withLockedValue { $0 += 1 } }
-                // The session file's, then the key file's: the log-in stands there, and the disk fails.
+                // Fails after both the session file and the key file have been renamed.
                 guard call == .sync, renames.withLockedValue({ $0 }) == 2 else { return nil }
                 system.setReadOnly()
                 return .fail(EIO)
             }
             #expect(throws: StoreError.self) { _ = try store.commitLogin(alice, .plain) }
             #expect(tree.keyFiles.count == 2)
-            // Nothing is said of it, and others are not kept from anything.
+            // Nothing is reported about it, and other users are not affected.
             #expect(throws: StoreError.self) { _ = try store.load(alice) }
             #expect(throws: StoreError.self) { _ = try store.commitLogin(alice, .plain) }
             #expect(try store.load(bob)?.record == .plain)
@@ -38,37 +39,37 @@ import Testing
         }
     }
 
-    @Test func `F76: on a disk that has become read-only a user who was not yet named is served`() throws {
+    @Test func `F76: a user not loaded before is served from a disk that has become read-only`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            for owner in [alice, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
+            for owner in [alice, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), testImage(1)) }
         }
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             system.setReadOnly()
             let generationStore = try #require(try store.load(alice)).generationStore
-            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
             #expect(try store.users(of: 1001) == [carol.user])
-            // What has to be durable is not, and says so.
+            // Durability fails with an error.
             #expect(throws: StoreError.self) { try store.commitLogout(carol) }
             #expect(throws: StoreError.self) { _ = try generationStore.remove([OpaqueID("bob")]) }
         }
     }
 
-    @Test func `F76: a start on a read-only disk serves what there is`() throws {
+    @Test func `F76: a start on a read-only disk serves images`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.recordBoot("one", endsLogins: true)
-            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+            try store.endLoginsOfEarlierBoot(than: "one", endsLogins: true)
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
         }
         let system = FaultySystem()
         system.setReadOnly()
         try tree.withStore(system: system) { store in
-            try store.recordBoot("one", endsLogins: true)
+            try store.endLoginsOfEarlierBoot(than: "one", endsLogins: true)
             store.maintain()
             #expect(try store.users(of: 1000) == [alice.user])
             let generationStore = try #require(try store.load(alice)).generationStore
-            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
             #expect(throws: StoreError.self) { _ = try store.commitLogin(bob, .plain) }
             // One daemon per store, here too.
             #expect(throws: StoreStartError.self) {
@@ -79,31 +80,31 @@ import Testing
         }
     }
 
-    @Test func `F76: after a boot a read-only disk stops the start only where the boot is to end log-ins`() throws {
+    @Test func `F76: after a boot a read-only disk stops the start only if the boot ends logins`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
             _ = try store.commitLogin(alice, .plain)
-            try store.recordBoot("one", endsLogins: false)
+            try store.endLoginsOfEarlierBoot(than: "one", endsLogins: false)
         }
         let system = FaultySystem()
         system.setReadOnly()
         try tree.withStore(system: system) { store in
-            try store.recordBoot("two", endsLogins: false)
-            #expect(throws: StoreError.self) { try store.recordBoot("two", endsLogins: true) }
+            try store.endLoginsOfEarlierBoot(than: "two", endsLogins: false)
+            #expect(throws: StoreError.self) { try store.endLoginsOfEarlierBoot(than: "two", endsLogins: true) }
         }
     }
 
-    @Test func `F77: a start on a disk that has no room, not even to write in place, is a start`() throws {
+    @Test func `F77: a start succeeds on a disk that rejects writes in place`() throws {
         let tree = try TestTree()
         try tree.withStore { store in
-            try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+            try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
             store.maintain()
         }
         let system = FaultySystem()
         system.plan { call, _, _ in call == .write ? .fail(ENOSPC) : nil }
         try tree.withStore(system: system) { store in
             let generationStore = try #require(try store.load(alice)).generationStore
-            #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+            #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         }
     }
 }

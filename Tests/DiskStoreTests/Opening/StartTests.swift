@@ -13,7 +13,7 @@ private func failure(_ body: () throws -> Void) -> String? {
     }
 }
 
-@Test func `F44, F60: a second daemon on the cache or on the state is told so and changes nothing`() throws {
+@Test func `F44, F60: a second daemon on the same cache or state does not start and changes nothing`() throws {
     let tree = try TestTree()
     try tree.withStore { _ in
         let files = tree.files()
@@ -28,17 +28,17 @@ private func failure(_ body: () throws -> Void) -> String? {
     #expect(failure { try tree.withStore { _ in } } == nil)
 }
 
-@Test func `starts are numbered from 1 on, durably, whatever the disk has left of the number`() throws {
+@Test func `starts are numbered from 1, and damaged numbers do not repeat`() throws {
     let tree = try TestTree()
     for number: UInt64 in 1...5 { try tree.withStore { #expect($0.epochBase == number << 32) } }
     let path = URL(fileURLWithPath: tree.state + "/starts")
     var bytes = try Data(contentsOf: path)
-    // The newer copy is torn: it may have had 5, so it does not come again.
+    // The newer copy is torn. It may have been 5, so 5 is not reused.
     bytes[512 + 9] ^= 1
     try bytes.write(to: path)
     try tree.withStore { #expect($0.epochBase >> 32 == 6) }
     try tree.withStore { #expect($0.epochBase >> 32 == 7) }
-    // Nothing is left: days since 1970.
+    // Nothing is readable: days since 1970.
     try Data([UInt8](repeating: 0xAA, count: 1024)).write(to: path)
     tree.clock.withLockedValue { $0 = 20_000 * 86_400 + 5 }
     try tree.withStore { #expect($0.epochBase >> 32 == 20_000) }
@@ -49,14 +49,14 @@ private func failure(_ body: () throws -> Void) -> String? {
     try tree.withStore { #expect($0.epochBase >> 32 == 1) }
 }
 
-@Test func `F76: epochs grow from start to start, also where a start cannot be put on record`() throws {
+@Test func `F76: epochs grow from start to start even if a start cannot be recorded`() throws {
     let tree = try TestTree()
     var earlier: UInt64 = 0
     for isReadOnly in [false, true, true, false, true, false] {
         let system = FaultySystem()
         system.setReadOnly(isReadOnly)
         try tree.withStore(system: system) { store in
-            // A thousand million log-ins, PURGEs and log-outs of one uid.
+            // A billion logins, purges and logouts of one uid.
             #expect(store.epochBase > earlier)
             earlier = store.epochBase + (isReadOnly ? 0 : 1_000_000_000)
         }
@@ -66,9 +66,9 @@ private func failure(_ body: () throws -> Void) -> String? {
 }
 
 @Test(arguments: ["wrong size", "damaged", "mode", "link", "directory", "empty"])
-func `F51: a names.key that is wrong stops the start, says what is wrong, and nothing is lost`(how: String) throws {
+func `F51: an invalid names.key stops the start with a reason, and nothing is lost`(how: String) throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     let path = tree.state + "/names.key"
     let good = try Data(contentsOf: URL(fileURLWithPath: path))
     let expected: String
@@ -90,26 +90,26 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
     case "link":
         try FileManager.default.moveItem(atPath: path, toPath: tree.root + "/k")
         try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: tree.root + "/k")
-        expected = "is no plain file"
+        expected = "is not a plain file"
     default:
         try FileManager.default.removeItem(atPath: path)
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-        expected = "is no plain file"
+        expected = "is not a plain file"
     }
-    let said = failure { _ = try tree.open() }
-    #expect(said?.contains("\(path) \(expected)") == true, "\(said ?? "started")")
+    let reason = failure { _ = try tree.open() }
+    #expect(reason?.contains("\(path) \(expected)") == true, "\(reason ?? "started")")
     try FileManager.default.removeItem(atPath: path)
     try good.write(to: URL(fileURLWithPath: path))
     #expect(chmod(path, 0o600) == 0)
     try tree.withStore { store in
         let generationStore = try #require(try store.load(alice)).generationStore
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
     }
 }
 
-@Test func `F51: with names.key gone everybody is logged out, the keys first, and a new one is made`() throws {
+@Test func `F51: without names.key all keys are destroyed and a new names.key is created`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     try FileManager.default.removeItem(atPath: tree.state + "/names.key")
     try tree.withStore { store in
         #expect(tree.keyFiles.isEmpty)
@@ -119,7 +119,7 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
         #expect(tree.entries.isEmpty)
         #expect(tree.sessionFiles.isEmpty)
         #expect(tree.files(under: tree.cache + "/trash").isEmpty)
-        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(2))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(2))
     }
     try tree.withStore { store in
         let found = try store.users(of: 1000) == [alice.user]
@@ -127,17 +127,17 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
     }
 }
 
-@Test func `F51, F70: with names.key gone, a bad sector keeps no other key file from being destroyed`() throws {
+@Test func `F51, F70: without names.key, a bad sector does not prevent destroying other key files`() throws {
     let tree = try TestTree()
     try tree.withStore { store in for owner in [alice, bob, carol] { _ = try store.commitLogin(owner, .plain) } }
     try FileManager.default.removeItem(atPath: tree.state + "/names.key")
     let system = FaultySystem()
-    // Both attempts at the first of them.
+    // Both attempts at the first file.
     system.plan { call, _, ofKind in call == .write && ofKind <= 2 ? .fail(EIO) : nil }
-    let said = failure { _ = try tree.open(system: system) }
-    #expect(said?.contains("EIO") == true)
+    let reason = failure { _ = try tree.open(system: system) }
+    #expect(reason?.contains("EIO") == true)
     #expect(tree.keyFiles.isEmpty)
-    // Nobody was told that they are gone; the next start finds nothing.
+    // There was no receipt, and the next start finds no key files.
     try tree.withStore { store in
         let found = try store.users(of: 1000) + store.users(of: 1001)
         #expect(found == [])
@@ -145,10 +145,10 @@ func `F51: a names.key that is wrong stops the start, says what is wrong, and no
 }
 
 @Test(arguments: ["short", "flipped", "zeros", "from another user", "from another uid"])
-func `F51: a damaged key file logs its user out and nobody else`(how: String) throws {
+func `F51: a damaged key file logs out its user only`(how: String) throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
+        for owner in [alice, bob, carol] { try store.commitLogin(owner, .plain).put(imageKey("bob"), testImage(1)) }
     }
     let ofUID = tree.files(under: tree.state + "/keys/1000")
     let ofOther = tree.files(under: tree.state + "/keys/1001")
@@ -171,15 +171,15 @@ func `F51: a damaged key file logs its user out and nobody else`(how: String) th
         #expect(tree.entries.count == 2)
         #expect(tree.sessionFiles.count == 2)
         let generationStore = try #require(try store.load(carol)).generationStore
-        #expect(try generationStore.bytes(imageKey("bob")) == picture(1).content)
+        #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
     }
 }
 
 @Test(arguments: ["missing", "flipped", "short", "from another user"])
-func `a session file that cannot be trusted ends the log-in durably`(how: String) throws {
+func `an invalid session file ends the login durably`(how: String) throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(imageKey("bob"), picture(1)) }
+        for owner in [alice, bob] { try store.commitLogin(owner, .plain).put(imageKey("bob"), testImage(1)) }
     }
     let path = URL(fileURLWithPath: tree.sessionFiles[0])
     var bytes = try Data(contentsOf: path)
@@ -198,13 +198,12 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     }
 }
 
-@Test func `log-ins whose sessions were all those of connections do not survive a restart, but live until then`() throws
-{
+@Test func `logins with HOLD sessions only end at a restart`() throws {
     let tree = try TestTree()
     let ofConnections = LoginRecord(sessions: [], loggedInAt: 1)
     try tree.withStore { store in
         for owner in [alice, bob, carol] {
-            try store.commitLogin(owner, ofConnections).put(imageKey("bob"), picture(1))
+            try store.commitLogin(owner, ofConnections).put(imageKey("bob"), testImage(1))
         }
         store.maintain()
         #expect(try store.load(alice) != nil)
@@ -213,8 +212,8 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     try tree.withStore { store in
         #expect(try store.load(alice) == nil)
         #expect(tree.keyFiles.count == 2)
-        // One that comes back before the sweep is not swept.
-        try store.commitLogin(bob, ofConnections).put(imageKey("eve"), picture(2))
+        // A login renewed before the sweep is not swept.
+        try store.commitLogin(bob, ofConnections).put(imageKey("eve"), testImage(2))
         store.maintain()
         #expect(tree.keyFiles.count == 1)
         #expect(try store.users(of: 1000) == [bob.user])
@@ -224,21 +223,21 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     }
 }
 
-@Test func `a store of a newer format is refused; images of an unknown one are thrown away, log-ins stay`() throws {
+@Test func `a newer format is rejected; images of an unknown format are discarded and logins kept`() throws {
     let tree = try TestTree()
-    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1)) }
+    try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     let path = URL(fileURLWithPath: tree.cache + "/VERSION")
     #expect(try String(contentsOf: path, encoding: .utf8) == "thumbcached 1\n")
     try Data("thumbcached 2\n".utf8).write(to: path)
-    let said = failure { _ = try tree.open() }
-    #expect(said?.contains("has format 2, made by a newer thumbcached") == true)
+    let reason = failure { _ = try tree.open() }
+    #expect(reason?.contains("has format 2, made by a newer thumbcached") == true)
     #expect(tree.entries.count == 1)
     for unknown in ["thumbcached 0\n", "", "something else", "thumbcached -1\n"] {
         try Data(unknown.utf8).write(to: path)
         try tree.withStore { store in
             let generationStore = try #require(try store.load(alice)).generationStore
             #expect(try generationStore.bytes(imageKey("bob")) == nil)
-            try generationStore.put(imageKey("bob"), picture(1))
+            try generationStore.put(imageKey("bob"), testImage(1))
             store.maintain()
             #expect(tree.entries.count == 1)
             #expect(tree.files(under: tree.cache + "/trash").isEmpty)
@@ -246,11 +245,11 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
     }
 }
 
-@Test func `F52: with keys in the runtime directory a reboot is a log-out for everyone`() throws {
+@Test func `F52: with keys in the runtime directory a reboot logs out all users`() throws {
     let tree = try TestTree()
     let configuration = tree.configuration(keys: .runtime)
     try tree.withStore(configuration) { store in
-        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
         #expect(tree.files(under: tree.state + "/keys").isEmpty)
         #expect(!FileManager.default.fileExists(atPath: tree.state + "/names.key"))
     }
@@ -268,19 +267,19 @@ func `a session file that cannot be trusted ends the log-in durably`(how: String
 }
 
 @Test(arguments: [DiskStoreConfiguration.KeyStorage.disk, .runtime])
-func `F51: keys left where the configuration no longer looks are destroyed`(first: DiskStoreConfiguration.KeyStorage)
+func `F51: keys in a directory that is no longer configured are destroyed`(first: DiskStoreConfiguration.KeyStorage)
     throws
 {
     let tree = try TestTree()
     let second: DiskStoreConfiguration.KeyStorage = first == .disk ? .runtime : .disk
     try tree.withStore(tree.configuration(keys: first)) { store in
-        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
     }
     let keys = tree.files(under: (first == .disk ? tree.state : tree.runtime) + "/keys")
         .filter { !$0.hasSuffix("/reserve") }
     try #require(keys.count == 1)
     try tree.withStore(tree.configuration(keys: second)) { store in
-        // Before anything else is swept.
+        // Before the sweep.
         #expect(keys.allSatisfy { !FileManager.default.fileExists(atPath: $0) })
         try #require(try store.load(alice) == nil)
         store.maintain()
@@ -292,21 +291,21 @@ func `F51: keys left where the configuration no longer looks are destroyed`(firs
     }
 }
 
-@Test func `a directory that others may write to, or that is not absolute, is refused`() throws {
+@Test func `a directory that is writable for others or not absolute is rejected`() throws {
     let tree = try TestTree()
     try FileManager.default.createDirectory(atPath: tree.state, withIntermediateDirectories: true)
     #expect(chmod(tree.state, 0o777) == 0)
-    let said = failure { _ = try tree.open() }
-    #expect(said?.contains("the state directory \(tree.state) has mode 777, writable for others") == true)
+    let reason = failure { _ = try tree.open() }
+    #expect(reason?.contains("the state directory \(tree.state) has mode 777, writable for others") == true)
     var relative = tree.configuration()
     relative.cacheDirectory = "cache"
     #expect(failure { _ = try tree.open(relative) } == "the cache directory must be an absolute path, not \"cache\"")
 }
 
-@Test func `everything is made for its owner's eyes only`() throws {
+@Test func `all files are accessible to their owner only`() throws {
     let tree = try TestTree()
     try tree.withStore { store in
-        try store.commitLogin(alice, .plain).put(imageKey("bob"), picture(1))
+        try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1))
         let all = try #require(FileManager.default.enumerator(atPath: tree.root)?.allObjects as? [String])
         for path in all {
             var status = stat()

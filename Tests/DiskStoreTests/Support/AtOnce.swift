@@ -1,7 +1,7 @@
 import Foundation
 import NIOConcurrencyHelpers
 
-/// Runs bodies at once, each on a thread of its own, and waits for all.
+/// Runs each body on its own thread and waits for all. Throws the first error.
 func atOnce(_ bodies: [@Sendable () throws -> Void]) throws {
     let failures = NIOLockedValueBox<[any Error]>([])
     let group = DispatchGroup()

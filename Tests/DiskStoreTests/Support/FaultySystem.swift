@@ -3,17 +3,17 @@ import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
 
-/// The machine's file system, or another, with faults in it: calls that fail, writes that are short, calls that a
-/// signal interrupts, and a death after which nothing is done any more, so that a restart can be tried on what is left.
+/// A file system with injected faults: failing, short and interrupted calls, and a death of the process, after which a
+/// restart can be tested.
 final class FaultySystem: FileSystem {
     enum Fault {
-        /// The call fails with this error and does nothing.
+        /// The call fails with this errno and has no effect.
         case fail(Int32)
-        /// A write takes a byte, a read gives a byte.
+        /// A read or write transfers one byte.
         case short
-        /// This call and all after it fail: the process is dead. Descriptors are closed, as the kernel would.
+        /// This call and all later ones fail, because the process is dead. Closing works, as in the kernel.
         case die
-        /// The call is done, and then the process is dead.
+        /// The call succeeds, and then the process is dead.
         case dieAfter
 
         fileprivate var isDeadly: Bool {
@@ -24,7 +24,7 @@ final class FaultySystem: FileSystem {
         }
     }
 
-    /// What happens to a call, numbered from 1, in all and of its kind; nil for nothing.
+    /// Returns the fault of a call, given its number among all calls and among those of its kind, from 1; nil for none.
     typealias Plan = @Sendable (_ call: SystemCall, _ number: Int, _ ofKind: Int) -> Fault?
 
     private struct State {
@@ -43,17 +43,17 @@ final class FaultySystem: FileSystem {
 
     init(over real: any FileSystem = LinuxFileSystem()) { self.real = real }
 
-    /// Calls so far, closes not counted.
+    /// Number of calls so far, except closes.
     var calls: Int { state.withLockedValue { $0.calls } }
 
     var isDead: Bool { state.withLockedValue { $0.isDead } }
 
-    /// Files and directories that are open through this.
+    /// Number of open descriptors.
     var descriptors: Int { state.withLockedValue { $0.descriptors } }
 
     func count(of call: SystemCall) -> Int { state.withLockedValue { $0.byCall[call] ?? 0 } }
 
-    /// From here on `plan` says what happens to each call; numbers begin anew.
+    /// Sets the plan and restarts the numbers.
     func plan(_ plan: @escaping Plan) {
         state.withLockedValue { state in
             state.calls = 0
@@ -62,7 +62,7 @@ final class FaultySystem: FileSystem {
         }
     }
 
-    /// From here on whatever is open is said to belong to this uid and gid; nil for those that it does belong to.
+    /// Makes open files appear to belong to this uid and gid; nil restores the real ones.
     func pretendOwner(_ uid: UInt32?, group: UInt32? = nil) {
         state.withLockedValue { state in
             state.owner = uid
@@ -70,20 +70,20 @@ final class FaultySystem: FileSystem {
         }
     }
 
-    /// From here on nothing can be changed, as after `mount -o remount,ro` or an error of the disk; or it can again.
+    /// Makes changes fail with EROFS, as after a remount or a disk error.
     func setReadOnly(_ isReadOnly: Bool = true) {
         state.withLockedValue { $0.isReadOnly = isReadOnly }
     }
 
-    /// Nothing goes wrong from here on.
+    /// Removes all faults.
     func heal() {
         setReadOnly(false)
         plan { _, _, _ in nil }
     }
 
-    /// What to do: go on, go on shortened, or throw. The closure runs after the call.
-    private func step(_ call: SystemCall) throws(SystemError) -> (isShort: Bool, after: () throws(SystemError) -> Void)
-    {
+    private func perform<Result>(
+        _ call: SystemCall, _ body: (_ isShort: Bool) throws(SystemError) -> Result
+    ) throws(SystemError) -> Result {
         let numbered = state.withLockedValue { state -> (plan: Plan, number: Int, ofKind: Int)? in
             if state.isDead { return nil }
             state.calls += 1
@@ -91,45 +91,48 @@ final class FaultySystem: FileSystem {
             return (state.plan, state.calls, state.byCall[call] ?? 0)
         }
         guard let numbered else { throw SystemError(call, EIO) }
-        // Outside the lock: a plan may use the store itself.
+        // Outside the lock, because a plan may use the store.
         let fault = numbered.plan(call, numbered.number, numbered.ofKind)
         if call.isChange, state.withLockedValue({ $0.isReadOnly }) { throw SystemError(call, EROFS) }
         if fault?.isDeadly == true { state.withLockedValue { $0.isDead = true } }
         switch fault {
-        case nil: return (false, { () throws(SystemError) in })
-        case .short: return (true, { () throws(SystemError) in })
+        case nil: return try body(false)
+        case .short: return try body(true)
         case .fail(let code): throw SystemError(call, code)
         case .die: throw SystemError(call, EIO)
-        case .dieAfter: return (false, { () throws(SystemError) in throw SystemError(call, EIO) })
+        case .dieAfter:
+            _ = try body(false)
+            throw SystemError(call, EIO)
+        }
+    }
+
+    private func opened(
+        _ call: SystemCall, _ body: () throws(SystemError) -> Int32
+    ) throws(SystemError) -> Int32 {
+        var descriptor: Int32?
+        do throws(SystemError) {
+            return try perform(call) { _ throws(SystemError) in
+                let opened = try body()
+                state.withLockedValue { $0.descriptors += 1 }
+                descriptor = opened
+                return opened
+            }
+        } catch {
+            if let descriptor { try close(descriptor) }
+            throw error
         }
     }
 
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
-        let step = try step(.open)
-        if purpose.isForWriting, state.withLockedValue({ $0.isReadOnly }) { throw SystemError(.open, EROFS) }
-        let descriptor = try real.open(name, in: directory, for: purpose)
-        state.withLockedValue { $0.descriptors += 1 }
-        do throws(SystemError) {
-            try step.after()
-        } catch {
-            try close(descriptor)
-            throw error
+        try opened(.open) { () throws(SystemError) in
+            if purpose.isForWriting, state.withLockedValue({ $0.isReadOnly }) { throw SystemError(.open, EROFS) }
+            return try real.open(name, in: directory, for: purpose)
         }
-        return descriptor
     }
 
-    /// Here everything is in the kernel's memory, on any file system, unless the plan says otherwise.
+    /// All files count as cached, on any file system, unless the plan has a fault.
     func openCached(_ path: FileName, in directory: Int32) throws(SystemError) -> Int32 {
-        let step = try step(.openCached)
-        let descriptor = try real.open(path, in: directory, for: .reading)
-        state.withLockedValue { $0.descriptors += 1 }
-        do throws(SystemError) {
-            try step.after()
-        } catch {
-            try close(descriptor)
-            throw error
-        }
-        return descriptor
+        try opened(.openCached) { () throws(SystemError) in try real.open(path, in: directory, for: .reading) }
     }
 
     func isRemote(_ descriptor: Int32) -> Bool { real.isRemote(descriptor) }
@@ -137,107 +140,85 @@ final class FaultySystem: FileSystem {
     func blockSize(_ descriptor: Int32) -> Int { real.blockSize(descriptor) }
 
     func makeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {
-        let step = try step(.makeDirectory)
-        try real.makeDirectory(name, in: directory)
-        try step.after()
+        try perform(.makeDirectory) { _ throws(SystemError) in try real.makeDirectory(name, in: directory) }
     }
 
     func rename(
         _ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32
     ) throws(SystemError) {
-        let step = try step(.rename)
-        try real.rename(name, in: directory, to: newName, in: newDirectory)
-        try step.after()
+        try perform(.rename) { _ throws(SystemError) in
+            try real.rename(name, in: directory, to: newName, in: newDirectory)
+        }
     }
 
     func exchange(
         _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
     ) throws(SystemError) {
-        let step = try step(.exchange)
-        try real.exchange(name, in: directory, with: other, in: otherDirectory)
-        try step.after()
+        try perform(.exchange) { _ throws(SystemError) in
+            try real.exchange(name, in: directory, with: other, in: otherDirectory)
+        }
     }
 
     func unlink(_ name: FileName, in directory: Int32) throws(SystemError) {
-        let step = try step(.unlink)
-        try real.unlink(name, in: directory)
-        try step.after()
+        try perform(.unlink) { _ throws(SystemError) in try real.unlink(name, in: directory) }
     }
 
     func removeDirectory(_ name: FileName, in directory: Int32) throws(SystemError) {
-        let step = try step(.removeDirectory)
-        try real.removeDirectory(name, in: directory)
-        try step.after()
+        try perform(.removeDirectory) { _ throws(SystemError) in try real.removeDirectory(name, in: directory) }
     }
 
     func status(of descriptor: Int32) throws(SystemError) -> FileStatus {
-        let step = try step(.statusOfDescriptor)
-        var status = try real.status(of: descriptor)
-        (status.owner, status.group) = state.withLockedValue { ($0.owner ?? status.owner, $0.group ?? status.group) }
-        try step.after()
-        return status
+        try perform(.statusOfDescriptor) { _ throws(SystemError) in
+            var status = try real.status(of: descriptor)
+            (status.owner, status.group) = state.withLockedValue {
+                ($0.owner ?? status.owner, $0.group ?? status.group)
+            }
+            return status
+        }
     }
 
     func status(of name: FileName, in directory: Int32) throws(SystemError) -> FileStatus {
-        let step = try step(.statusOfName)
-        let status = try real.status(of: name, in: directory)
-        try step.after()
-        return status
+        try perform(.statusOfName) { _ throws(SystemError) in try real.status(of: name, in: directory) }
     }
 
     func read(
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int {
-        let step = try step(.read)
-        let part = step.isShort ? UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(1)) : buffer
-        let count = try real.read(descriptor, into: part, at: offset)
-        try step.after()
-        return count
+        try perform(.read) { isShort throws(SystemError) in
+            try real.read(descriptor, into: isShort ? .init(rebasing: buffer.prefix(1)) : buffer, at: offset)
+        }
     }
 
     func readCached(
         _ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int {
-        let step = try step(.readCached)
-        let part = step.isShort ? UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(1)) : buffer
-        let count = try real.read(descriptor, into: part, at: offset)
-        try step.after()
-        return count
+        try perform(.readCached) { isShort throws(SystemError) in
+            try real.read(descriptor, into: isShort ? .init(rebasing: buffer.prefix(1)) : buffer, at: offset)
+        }
     }
 
     func write(
         _ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, at offset: Int64
     ) throws(SystemError) -> Int {
-        let step = try step(.write)
-        let part = step.isShort ? UnsafeRawBufferPointer(rebasing: bytes.prefix(1)) : bytes
-        let count = try real.write(descriptor, part, at: offset)
-        try step.after()
-        return count
+        try perform(.write) { isShort throws(SystemError) in
+            try real.write(descriptor, isShort ? .init(rebasing: bytes.prefix(1)) : bytes, at: offset)
+        }
     }
 
     func sync(_ descriptor: Int32) throws(SystemError) {
-        let step = try step(.sync)
-        try real.sync(descriptor)
-        try step.after()
+        try perform(.sync) { _ throws(SystemError) in try real.sync(descriptor) }
     }
 
     func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
-        let step = try step(.list)
-        let count = try real.list(descriptor, into: buffer)
-        try step.after()
-        return count
+        try perform(.list) { _ throws(SystemError) in try real.list(descriptor, into: buffer) }
     }
 
     func lock(_ descriptor: Int32) throws(SystemError) {
-        let step = try step(.lock)
-        try real.lock(descriptor)
-        try step.after()
+        try perform(.lock) { _ throws(SystemError) in try real.lock(descriptor) }
     }
 
     func touch(_ descriptor: Int32, at seconds: Int64) throws(SystemError) {
-        let step = try step(.touch)
-        try real.touch(descriptor, at: seconds)
-        try step.after()
+        try perform(.touch) { _ throws(SystemError) in try real.touch(descriptor, at: seconds) }
     }
 
     func close(_ descriptor: Int32) throws(SystemError) {
@@ -247,7 +228,7 @@ final class FaultySystem: FileSystem {
 }
 
 extension SystemCall {
-    /// Whether a file system that is read-only refuses it.
+    /// Whether a read-only file system rejects the call.
     fileprivate var isChange: Bool {
         switch self {
         case .makeDirectory, .rename, .exchange, .unlink, .removeDirectory, .write, .sync, .touch: true

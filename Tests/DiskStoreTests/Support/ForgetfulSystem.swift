@@ -5,12 +5,12 @@ import NIOConcurrencyHelpers
 
 @testable import DiskStore
 
-/// A file system in memory that remembers what was done to it, call by call, so that the power can be cut anywhere: see
+/// A file system in memory that records all changes, so that a power cut can be simulated after any of them: see
 /// ``Survival``.
 final class ForgetfulSystem: FileSystem {
     fileprivate struct OpenNode {
         let inode: Volume.Inode
-        /// What a listing has yet to give; nil before it has begun.
+        /// Entries not listed yet; nil before the first listing.
         var unlisted: [(FileName, Volume.Inode)]?
     }
 
@@ -30,27 +30,29 @@ final class ForgetfulSystem: FileSystem {
 
     private let state: NIOLockedValueBox<State>
 
-    /// - Parameter start: all of it is durable.
+    /// - Parameter start: the initial contents, all durable.
     init(_ start: Volume = Volume()) { state = NIOLockedValueBox(State(start: start, volume: start)) }
 
-    /// What is seen now.
+    /// The current contents.
     var volume: Volume { state.withLockedValue { $0.volume } }
 
-    /// Changes and syncs so far: where the power can be cut.
+    /// Number of changes and syncs so far: the points at which power can be cut.
     var changes: Int { state.withLockedValue { $0.changes.count } }
 
-    /// Those that are open.
+    /// Number of open descriptors.
     var descriptors: Int { state.withLockedValue { $0.open.count } }
 
-    /// What is there after the power was cut behind so many changes.
-    /// - Parameter operation: how many had come before the operation that is looked at.
-    func volume(cutBehind changes: Int, _ survival: Survival, operation: Int) -> Volume {
+    /// Returns the contents after a power cut.
+    /// - Parameters:
+    ///   - changes: number of changes before the cut.
+    ///   - operation: number of changes before the operation under test.
+    func volume(cutAfter changes: Int, _ survival: Survival, operation: Int) -> Volume {
         let (start, all, nodes) = state.withLockedValue { ($0.start, $0.changes, $0.volume.nodes) }
         return survival.volume(of: all[..<changes], on: start, inodes: nodes, operation: operation)
     }
 
-    /// The same disk after the daemon was killed behind so many changes: all of them are seen, and durable is what was.
-    func killed(behind changes: Int) -> ForgetfulSystem {
+    /// Returns the same disk after a kill: all changes are visible, and as durable as before.
+    func killed(after changes: Int) -> ForgetfulSystem {
         let (start, all, nodes) = state.withLockedValue { ($0.start, $0.changes, $0.volume.nodes) }
         var volume = start
         for node in nodes[start.nodes.count...] { _ = volume.makeNode(isDirectory: node.isDirectory) }
@@ -60,7 +62,7 @@ final class ForgetfulSystem: FileSystem {
 
     private init(_ state: State) { self.state = NIOLockedValueBox(state) }
 
-    /// Makes a directory of the root's, durably.
+    /// Creates a directory in the root durably.
     func plantDirectory(_ name: FileName) throws {
         let root = try open("/", in: AT_FDCWD, for: .root)
         try makeDirectory(name, in: root)
@@ -68,7 +70,7 @@ final class ForgetfulSystem: FileSystem {
         try close(root)
     }
 
-    /// Makes an empty file in one, durably.
+    /// Creates an empty file durably.
     func plantFile(_ name: FileName, in directory: FileName) throws {
         let found = try open(directory, in: AT_FDCWD, for: .directory)
         try close(try open(name, in: found, for: .creating))
@@ -81,7 +83,7 @@ final class ForgetfulSystem: FileSystem {
     func open(_ name: FileName, in directory: Int32, for purpose: OpenPurpose) throws(SystemError) -> Int32 {
         try locked(.open) { state throws(SystemError) in
             let place = try state.place(.open, name, directory)
-            let found = name.isHere ? place.directory : state.volume.nodes[place.directory].names[name]
+            let found = name.isCurrentDirectory ? place.directory : state.volume.nodes[place.directory].names[name]
             switch purpose {
             case .root:
                 return state.opened(try state.walk(.open, name.text))
@@ -162,7 +164,7 @@ final class ForgetfulSystem: FileSystem {
         }
     }
 
-    // MARK: What is open
+    // MARK: Open files
 
     func status(of descriptor: Int32) throws(SystemError) -> FileStatus {
         try locked(.statusOfDescriptor) { state throws(SystemError) in
@@ -240,7 +242,7 @@ final class ForgetfulSystem: FileSystem {
         }
     }
 
-    /// Nothing hangs on when an image was used last, so that it is as good as lost with the power.
+    /// Times of use need not be durable, so they are not recorded as changes.
     func touch(_ descriptor: Int32, at seconds: Int64) throws(SystemError) {
         try locked(.touch) { state throws(SystemError) in
             state.volume.nodes[try state.node(.touch, descriptor)].modified = Int64(state.changes.count)
@@ -270,7 +272,7 @@ final class ForgetfulSystem: FileSystem {
 }
 
 extension FileName {
-    fileprivate var isHere: Bool { bytes.elementsEqual([UInt8(ascii: ".")]) }
+    fileprivate var isCurrentDirectory: Bool { bytes.elementsEqual([UInt8(ascii: ".")]) }
 }
 
 extension ForgetfulSystem.State {
@@ -311,7 +313,7 @@ extension ForgetfulSystem.State {
         return found
     }
 
-    /// One that was removed takes no names.
+    /// A removed directory accepts no names.
     fileprivate func expectLinked(_ call: SystemCall, _ directory: Volume.Inode) throws(SystemError) {
         guard directory == Volume.root || volume.nodes[directory].place != nil else { throw SystemError(call, ENOENT) }
     }

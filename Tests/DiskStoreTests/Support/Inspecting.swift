@@ -4,8 +4,8 @@ import Foundation
 import Glibc
 
 extension TestTree {
-    /// Looks the store over.
-    /// - Parameter pause: comes before each look behind the first. Nothing waits.
+    /// Opens the store for inspection.
+    /// - Parameter pause: called before each scan after the first; nothing waits.
     func inspection(
         _ configuration: DiskStoreConfiguration? = nil, system: any FileSystem = ReadOnlyFileSystem(),
         caller: UInt32 = geteuid(), pause: @escaping @Sendable (Int) -> Void = { _ in }
@@ -13,7 +13,7 @@ extension TestTree {
         try StoreInspection(configuration ?? self.configuration(), system: system, caller: caller, pause: pause)
     }
 
-    /// All that can be seen of a file without opening it, of every name in the store.
+    /// Returns the status of every file in the store without opening it.
     func everything() throws -> [String: [Int]] {
         var found: [String: [Int]] = [:]
         for name in [""] + (FileManager.default.enumerator(atPath: root)?.allObjects as? [String] ?? []) {
@@ -30,7 +30,7 @@ extension TestTree {
 }
 
 extension StoreReport {
-    /// What is wrong and where, by the end of the path.
+    /// The findings, each with the end of its path.
     func problems(in tree: TestTree) -> Set<String> {
         Set(findings.map { "\($0.problem.rawValue) \($0.path.dropFirst(tree.root.count + 1))" })
     }

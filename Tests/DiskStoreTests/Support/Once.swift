@@ -1,10 +1,10 @@
 import Synchronization
 
-/// True for the first who asks.
+/// True at the first call only.
 final class Once: Sendable {
-    private let isTaken = Atomic<Bool>(false)
+    private let isUsed = Atomic<Bool>(false)
 
-    func take() -> Bool {
-        !isTaken.exchange(true, ordering: .relaxed)
+    func isFirst() -> Bool {
+        !isUsed.exchange(true, ordering: .relaxed)
     }
 }

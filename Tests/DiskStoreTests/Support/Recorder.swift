@@ -1,13 +1,13 @@
 import DiskStore
 import NIOConcurrencyHelpers
 
-/// Remembers system calls in their order.
+/// Records system calls in order.
 final class Recorder: Sendable {
-    private let noted = NIOLockedValueBox<[SystemCall]>([])
+    private let recorded = NIOLockedValueBox<[SystemCall]>([])
 
-    var calls: [SystemCall] { noted.withLockedValue { $0 } }
+    var calls: [SystemCall] { recorded.withLockedValue { $0 } }
 
     func note(_ call: SystemCall) {
-        noted.withLockedValue { $0.append(call) }
+        recorded.withLockedValue { $0.append(call) }
     }
 }

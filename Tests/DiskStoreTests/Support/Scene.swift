@@ -4,39 +4,39 @@ import Testing
 
 @testable import DiskStore
 
-/// An operation of the store, and what may be found when it was ended in the middle.
+/// An operation of the store, and the permitted states after an interruption.
 struct Scene: CustomTestStringConvertible, Sendable {
-    /// How far it came, and what became of the disk.
+    /// The progress of the operation and the state of the disk.
     struct Outcome {
-        /// Whether what it promises was promised.
+        /// Whether the receipt was given.
         var isDone: Bool
-        /// Whether images may be missing, since nothing makes them durable.
+        /// Whether images may be missing, because images are not durable.
         var mayLoseImages = false
-        /// For messages: where it was ended.
+        /// The point of interruption, for messages.
         let what: Comment
 
-        /// Whether an image is one of these, whole.
+        /// Whether the image is one of these, or permissibly missing.
         func allows(_ found: [UInt8]?, _ allowed: UInt8?...) -> Bool {
-            allowed.contains { $0.map { picture($0).content } == found } || mayLoseImages && found == nil
+            allowed.contains { $0.map { testImage($0).content } == found } || mayLoseImages && found == nil
         }
     }
 
     let testDescription: String
-    /// Bytes of images that each user may have.
+    /// Quota of each user in bytes.
     var userQuota = 64 << 20
-    /// Whether it ends everybody's log-in.
-    var isOfEverybody = false
-    /// Whether it is what happens behind everybody's back. What of it fails may be left to the next start.
+    /// Whether the operation ends all logins.
+    var endsAllLogins = false
+    /// Whether the operation is background work, which the next start may complete.
     var isMaintenance = false
-    /// Whether it only reads: an image that the disk cannot give back goes.
+    /// Whether the operation only reads: images on bad sectors are removed.
     var isRead = false
-    /// Brings a new store to where the operation begins.
+    /// Prepares a new store before the operation.
     var before: @Sendable (DiskStore) throws -> Void = logInAlice
-    /// What whoever asks for the operation has at hand.
+    /// Returns the generation store that the operation uses.
     var prepare: @Sendable (DiskStore) throws -> (any GenerationStore)? = { try $0.load(alice)?.generationStore }
-    /// The operation. Throws when it fails or dies; calls `receipt` when it has promised what it promises.
+    /// The operation. Throws if it fails or dies; calls `receipt` when it gives its receipt.
     let operation: @Sendable (DiskStore, (any GenerationStore)?, _ receipt: () -> Void) throws -> Void
-    /// What the store then says, now and after a restart.
+    /// Checks the store, now and after a restart.
     let check: @Sendable (DiskStore, Outcome) throws -> Void
 
     var configuration: DiskStoreConfiguration {
@@ -44,43 +44,43 @@ struct Scene: CustomTestStringConvertible, Sendable {
             cacheDirectory: "/cache", stateDirectory: "/state", pendingLogouts: "/pending", userQuota: userQuota)
     }
 
-    /// A store on a disk, whose time stands still.
+    /// Opens a store with a constant clock.
     func open(_ system: any FileSystem) throws -> DiskStore {
         try DiskStore(
             configuration: configuration, system: system, now: { 1_700_000_000 }, pause: {}, yield: {},
             log: Logger(label: "test") { _ in SilentLog() })
     }
 
-    /// Runs `body` with a store that is shut down after.
+    /// Runs `body` with a store and shuts it down.
     func withStore<Result>(_ system: any FileSystem, _ body: (DiskStore) throws -> Result) throws -> Result {
         let store = try open(system)
         defer { store.shutdown() }
         return try body(store)
     }
 
-    /// A disk with all that was before the operation, of which the daemon has made durable what it wanted to.
+    /// Returns a disk in the state before the operation.
     func disk() throws -> ForgetfulSystem {
         let disk = ForgetfulSystem()
         for directory in ["cache", "state", "pending"] as [FileName] { try disk.plantDirectory(directory) }
-        try disk.plantFile(FileName(Self.marker), in: "pending")
+        try disk.plantFile(FileName(Self.pendingFile), in: "pending")
         try withStore(disk) { try before($0) }
         return disk
     }
 
-    /// That of uid 1000.
-    static let marker = "1000." + String(repeating: "a", count: 32)
+    /// A pending logout of uid 1000.
+    static let pendingFile = "1000." + String(repeating: "a", count: 32)
 
-    /// What holds whatever the operation was.
+    /// Checks that hold for all operations.
     func checkAll(_ store: DiskStore, _ outcome: Outcome) throws {
         try check(store, outcome)
-        if isOfEverybody { return }
+        if endsAllLogins { return }
         let other = try #require(try store.load(carol), outcome.what)
         #expect(outcome.allows(try other.generationStore.bytes(imageKey("bob")), 77), outcome.what)
     }
 }
 
 extension Scene {
-    /// What holds behind maintenance: nothing is left that nobody will ever read, and the accounts are right.
+    /// Checks after maintenance: no file is unreachable, and usage is exact.
     func checkTidy(_ disk: ForgetfulSystem, _ store: DiskStore, _ outcome: Outcome) {
         #expect(disk.leftOvers == [], outcome.what)
         #expect(store.isCounted, outcome.what)
@@ -90,7 +90,7 @@ extension Scene {
 }
 
 extension ForgetfulSystem {
-    /// What nobody will ever read or remove.
+    /// Files that nothing will read or remove.
     fileprivate var leftOvers: [String] {
         let volume = volume
         let paths = volume.files.map(\.path)
@@ -101,7 +101,7 @@ extension ForgetfulSystem {
         return found
     }
 
-    /// What a count of everything comes to.
+    /// The exact usage.
     fileprivate var usage: Usage {
         let volume = volume
         let files = volume.files.filter { $0.path.hasPrefix("/cache/users/") }
@@ -114,12 +114,12 @@ extension ForgetfulSystem {
 private let images = [imageKey("bob"), imageKey("bob", 64), imageKey("eve")]
 
 private func logInCarol(_ store: DiskStore) throws {
-    try store.commitLogin(carol, .plain).put(imageKey("bob"), picture(77))
+    try store.commitLogin(carol, .plain).put(imageKey("bob"), testImage(77))
 }
 
 private func logInAlice(_ store: DiskStore) throws {
     let generationStore = try store.commitLogin(alice, .plain)
-    for (index, imageKey) in images.enumerated() { try generationStore.put(imageKey, picture(UInt8(index))) }
+    for (index, imageKey) in images.enumerated() { try generationStore.put(imageKey, testImage(UInt8(index))) }
     try logInCarol(store)
 }
 
@@ -128,7 +128,7 @@ private func found(_ store: DiskStore, _ outcome: Scene.Outcome) throws -> [[UIn
     return try images.map { try login.generationStore.bytes($0) }
 }
 
-/// As they were before the operation.
+/// Expects the images from before the operation.
 private func expectAll(_ store: DiskStore, _ outcome: Scene.Outcome) throws {
     for (index, bytes) in try found(store, outcome).enumerated() {
         #expect(outcome.allows(bytes, UInt8(index)), outcome.what)
@@ -149,7 +149,7 @@ extension Scene {
     static let login = Scene(
         testDescription: "LOGIN", before: logInCarol, prepare: { _ in nil },
         operation: { store, _, receipt in
-            // Of one that is there nothing is written again, and yet the reply promises it.
+            // A login that exists is not written again, but the reply promises that it is durable.
             if try store.load(alice) == nil {
                 _ = try store.commitLogin(alice, .plain)
             } else {
@@ -185,16 +185,16 @@ extension Scene {
             let renewed = try store.commitPurge(alice)
             receipt()
             old?.discard()
-            try renewed.put(imageKey("bob"), picture(99))
+            try renewed.put(imageKey("bob"), testImage(99))
         },
         check: { store, outcome in
             let found = try found(store, outcome)
-            let isOld = found[0] == picture(0).content || found[1] != nil || found[2] != nil
+            let isOld = found[0] == testImage(0).content || found[1] != nil || found[2] != nil
             if outcome.isDone { #expect(!isOld, outcome.what) }
             if isOld {
                 try expectAll(store, outcome)
             } else {
-                #expect(found[0] == nil || found[0] == picture(99).content, outcome.what)
+                #expect(found[0] == nil || found[0] == testImage(99).content, outcome.what)
             }
         })
 
@@ -220,7 +220,7 @@ extension Scene {
         check: { store, outcome in
             let found = try found(store, outcome)
             for (index, bytes) in found.enumerated() {
-                #expect(bytes == nil || bytes == picture(UInt8(index)).content, outcome.what)
+                #expect(bytes == nil || bytes == testImage(UInt8(index)).content, outcome.what)
             }
             #expect(outcome.allows(found[2], 2), outcome.what)
             if outcome.isDone { #expect(found[0] == nil && found[1] == nil, outcome.what) }
@@ -238,8 +238,8 @@ extension Scene {
     static let put = Scene(
         testDescription: "PUT",
         operation: { _, generationStore, receipt in
-            try generationStore?.put(imageKey("bob"), picture(50))
-            try generationStore?.put(imageKey("new"), picture(51))
+            try generationStore?.put(imageKey("bob"), testImage(50))
+            try generationStore?.put(imageKey("new"), testImage(51))
             receipt()
         },
         check: { store, outcome in
@@ -250,14 +250,14 @@ extension Scene {
             #expect(outcome.allows(replaced, 0, 50), outcome.what)
             #expect(outcome.allows(added, 51, nil), outcome.what)
             guard outcome.isDone, !outcome.mayLoseImages else { return }
-            #expect(replaced == picture(50).content && added == picture(51).content, outcome.what)
+            #expect(replaced == testImage(50).content && added == testImage(51).content, outcome.what)
         })
 
-    /// Room for three images, of which one makes place for another.
+    /// Room for three images; a fourth replaces one.
     static let eviction = Scene(
         testDescription: "eviction", userQuota: 30_000,
         operation: { _, generationStore, receipt in
-            try generationStore?.put(imageKey("new"), picture(51))
+            try generationStore?.put(imageKey("new"), testImage(51))
             receipt()
         },
         check: { store, outcome in
@@ -268,15 +268,15 @@ extension Scene {
             #expect(outcome.allows(added, 51), outcome.what)
         })
 
-    /// With a generation that nobody has discarded, and a log-in that does not outlive its connection.
+    /// Includes a generation that was not discarded, and a login that ends with its connection.
     static let sweep = Scene(
         testDescription: "the sweep after a start", isMaintenance: true,
         before: { store in
             let held = LoginRecord(sessions: [], loggedInAt: 1)
             let generationStore = try store.commitLogin(bob, held)
-            try generationStore.put(imageKey("bob"), picture(3))
+            try generationStore.put(imageKey("bob"), testImage(3))
             generationStore.close()
-            try store.commitPurge(bob).put(imageKey("eve"), picture(4))
+            try store.commitPurge(bob).put(imageKey("eve"), testImage(4))
             try logInAlice(store)
         },
         prepare: { _ in nil },
@@ -289,18 +289,18 @@ extension Scene {
             #expect(try store.load(bob) == nil, outcome.what)
         })
 
-    /// As ``PendingLogouts`` does it.
+    /// The steps of ``PendingLogouts``.
     static let processing = Scene(
-        testDescription: "the honouring of a marker", prepare: { _ in nil },
+        testDescription: "processing of a pending-logout file", prepare: { _ in nil },
         operation: { store, _, receipt in
-            let markers = try #require(store.logoutMarkers)
-            let pending = try markers.pending()
+            let pendingFiles = try #require(store.pendingLogoutFiles)
+            let pending = try pendingFiles.pending()
             for user in try store.users(of: 1000) { try store.commitLogout(Owner(uid: 1000, user: user)) }
-            try markers.remove(pending)
+            try pendingFiles.remove(pending)
             receipt()
         },
         check: { store, outcome in
-            let isPending = try store.logoutMarkers?.pending().map(\.name) == [Self.marker]
+            let isPending = try store.pendingLogoutFiles?.pending().map(\.name) == [Self.pendingFile]
             let isLoggedIn = try store.load(alice) != nil
             if !isPending { #expect(!isLoggedIn, outcome.what) }
             if outcome.isDone { #expect(!isPending, outcome.what) }
@@ -308,15 +308,15 @@ extension Scene {
         })
 
     static let boot = Scene(
-        testDescription: "a start after a boot that ends log-ins", isOfEverybody: true, prepare: { _ in nil },
+        testDescription: "a start after a boot that ends logins", endsAllLogins: true, prepare: { _ in nil },
         operation: { store, _, receipt in
-            try store.recordBoot("a boot", endsLogins: true)
+            try store.endLoginsOfEarlierBoot(than: "a boot", endsLogins: true)
             receipt()
         },
         check: { store, outcome in
             if outcome.isDone { #expect(try store.users(of: 1000) + store.users(of: 1001) == [], outcome.what) }
-            // Whatever was left undone is done before anybody is served.
-            try store.recordBoot("a boot", endsLogins: true)
+            // The next start completes this before it serves clients.
+            try store.endLoginsOfEarlierBoot(than: "a boot", endsLogins: true)
             #expect(try store.users(of: 1000) + store.users(of: 1001) == [], outcome.what)
         })
 }

@@ -8,20 +8,20 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-/// A store's directories, new and empty, gone with the last reference; and stores that live in them.
+/// Empty directories for a store, removed with the last reference, and stores in them.
 final class TestTree: Sendable {
     let root: String
     let clock = NIOLockedValueBox(Int64(time(nil)))
-    /// What stores that are opened from then on call between the steps of their maintenance.
+    /// Called between steps of maintenance by stores opened later.
     let yield = NIOLockedValueBox<YieldToOthers>({})
 
     var cache: String { root + "/cache" }
     var state: String { root + "/state" }
     var runtime: String { root + "/run" }
 
-    /// - Parameter place: a directory to make it in; nil for the usual one.
+    /// - Parameter place: the parent directory; nil for the default.
     init(within place: String? = nil) throws {
-        // In memory where that can be: thousands of stores are made and killed here, and nobody cuts the power.
+        // On a tmpfs if possible, because tests create and kill thousands of stores.
         let memory = "/dev/shm"
         let usual = access(memory, W_OK) == 0 ? memory : FileManager.default.temporaryDirectory.path
         var template = Array(((place ?? usual) + "/thumbcached-XXXXXX").utf8CString)
@@ -45,7 +45,7 @@ final class TestTree: Sendable {
             userQuota: userQuota)
     }
 
-    /// Makes what a daemon makes before it opens its store.
+    /// Creates the directories that exist before a daemon opens its store.
     func makeDirectories(_ configuration: DiskStoreConfiguration) throws {
         let runtime = configuration.keys == .runtime ? configuration.runtimeDirectory : nil
         for path in [configuration.cacheDirectory, configuration.stateDirectory, runtime].compactMap({ $0 })
@@ -60,8 +60,8 @@ final class TestTree: Sendable {
         random: any RandomSource = SecureRandom()
     ) throws -> DiskStore {
         try makeDirectories(configuration ?? self.configuration())
-        // Other tests start processes: between its fork and its exec such a process holds a copy of every descriptor,
-        // that of a lock given up a moment ago among them.
+        // Other tests start processes, which hold a copy of every descriptor between fork and exec, including that of a
+        // lock just released.
         for _ in 0..<100 {
             do {
                 return try openOnce(configuration, system: system, random: random)
@@ -81,7 +81,7 @@ final class TestTree: Sendable {
             yield: yield.withLockedValue { $0 }, log: Logger(label: "test") { _ in SilentLog() })
     }
 
-    /// Runs `body` with a store that is shut down after, as a daemon that stops.
+    /// Runs `body` with a store and shuts it down, as a daemon does.
     func withStore(
         _ configuration: DiskStoreConfiguration? = nil, system: any FileSystem = LinuxFileSystem(),
         _ body: (DiskStore) throws -> Void
@@ -91,7 +91,7 @@ final class TestTree: Sendable {
         try body(store)
     }
 
-    /// Every plain file below a directory, by its path.
+    /// Paths of all plain files below a directory.
     func files(under directory: String? = nil) -> [String] {
         let start = directory ?? root
         return (FileManager.default.enumerator(atPath: start)?.allObjects as? [String] ?? [])
@@ -103,7 +103,7 @@ final class TestTree: Sendable {
             .sorted()
     }
 
-    /// The files of images.
+    /// Entry files.
     var entries: [String] { files(under: cache + "/users") }
     var keyFiles: [String] { files(under: state + "/keys").filter { !$0.hasSuffix("/reserve") } }
     var sessionFiles: [String] { files(under: state + "/sessions") }
@@ -112,7 +112,7 @@ final class TestTree: Sendable {
     }
 }
 
-/// For where nothing may be thrown, as in the plan of a ``FaultySystem``.
+/// Records errors where nothing may be thrown, as in the plan of a ``FaultySystem``.
 func expectSuccess(_ body: () throws -> Void) {
     do {
         try body()
@@ -143,8 +143,8 @@ extension LoginRecord {
     static let plain = LoginRecord(sessions: [OpaqueID("default")], loggedInAt: 1_700_000_000)
 }
 
-/// An image that the store takes for one; it does not look into the bytes.
-func picture(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
+/// An image whose bytes are arbitrary, since the store does not interpret them.
+func testImage(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
     let bytes = ByteBuffer(bytes: (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ Int(seed) &* 31) })
     let digest = ImageDigest([UInt8](repeating: seed, count: 32))
     return Image(
@@ -177,7 +177,7 @@ extension Image {
 }
 
 extension ReplyFraming {
-    /// A bulk string's, as a client sees it.
+    /// The framing of a bulk string.
     static let bulk = ReplyFraming(
         writePrefix: { count, room in
             let prefix = Array("$\(count)\r\n".utf8)

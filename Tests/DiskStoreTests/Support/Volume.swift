@@ -1,8 +1,9 @@
 import DiskStore
+import TestSupport
 
-/// What a disk holds: inodes, and names that lead to them. A value: a copy is another disk.
+/// The contents of a disk: inodes and names. A value type, so copies are independent.
 ///
-/// An inode has one place at most, since the store makes no hard links.
+/// An inode has at most one name, because the store creates no hard links.
 struct Volume {
     typealias Inode = Int
 
@@ -16,21 +17,21 @@ struct Volume {
         var bytes: [UInt8] = []
         var names: [FileName: Inode] = [:]
         var place: Place?
-        /// Counts changes, in place of the time.
+        /// Number of the change that modified it, instead of a time.
         var modified: Int64 = 0
     }
 
-    /// What a system call does to a disk.
+    /// The effect of a system call on the disk.
     enum Change {
-        /// Made at a place, or renamed to it from another, over what is there.
+        /// Creates a file or renames it, replacing the destination.
         case put(Inode, at: Place, from: Place?)
-        /// The two are swapped; each with where it was.
+        /// Swaps two files, each with its directory and name.
         case swap(Inode, Place, Inode, Place)
         case remove(Inode, from: Place)
         case write(Inode, [UInt8], offset: Int)
         case sync(Inode)
 
-        /// Any of these makes it durable by its fsync.
+        /// An fsync of any of these makes the change durable.
         var inodes: [Inode] {
             switch self {
             case .put(_, let place, let old): [place.directory] + (old.map { [$0.directory] } ?? [])
@@ -45,13 +46,13 @@ struct Volume {
     static let root: Inode = 0
     var nodes: [Node] = [Node(isDirectory: true)]
 
-    /// A new inode that nothing leads to yet.
+    /// Creates an inode without a name.
     mutating func makeNode(isDirectory: Bool) -> Inode {
         nodes.append(Node(isDirectory: isDirectory))
         return nodes.count - 1
     }
 
-    /// Does a change, also where one before it was lost: what it would have removed need not be there.
+    /// Applies a change, even if earlier changes that it depends on were lost.
     mutating func apply(_ change: Change) {
         switch change {
         case .put(let inode, let place, _): put(inode, at: place)
@@ -82,10 +83,10 @@ struct Volume {
         nodes[inode].place = nil
     }
 
-    /// Key files to which no name leads any more, and which nobody has overwritten (F70): "TCKEYS".
+    /// Key files without a name that were not overwritten (F70), recognized by "TCKEYS".
     var keyRemnants: Int { nodes.count { $0.place == nil && $0.bytes.starts(with: "TCKEYS".utf8) } }
 
-    /// Every plain file, by its path, with its length.
+    /// All plain files with their sizes.
     var files: [(path: String, size: Int)] {
         var found: [(path: String, size: Int)] = []
         func walk(_ directory: Inode, _ path: String) {
@@ -102,7 +103,7 @@ struct Volume {
         return found
     }
 
-    /// Every path that has something in it, or is an empty directory.
+    /// All directories.
     var directories: [String] {
         var found: [String] = []
         func walk(_ directory: Inode, _ path: String) {
@@ -117,21 +118,20 @@ struct Volume {
     }
 }
 
-/// What a loss of power leaves.
+/// The changes that survive a power cut.
 ///
-/// The disk is one as ext4, xfs and btrfs make it of hardware that keeps what it was told to flush:
-/// - A write is durable when its file was synced since. Of others any sectors of 512 bytes may be there, in the new
-///   state or the old one, so that a write may be torn, in place or not.
-/// - A name that was made, renamed or removed is durable when its directory was synced since; of a rename either
-///   directory will do. Others may be there or not, whatever came before and after them, in one directory and in
-///   several. That a file or directory was synced makes no name of it durable. This is less than any of the three
-///   promises: they keep the order, and sync the names that a new file needs.
-/// - A rename or swap is there as a whole or not at all.
+/// Models ext4, xfs and btrfs on hardware that honors flushes:
+/// - A write is durable once its file is synced. Otherwise each sector of 512 bytes may have the old or the new
+///   contents, so a write may be torn.
+/// - Creating, renaming or removing a name is durable once its directory is synced; for a rename, either directory.
+///   Otherwise it may be lost or not, independently of all other changes. Syncing a file or directory does not make its
+///   own name durable. The real file systems promise more: they keep the order, and sync the name of a new file.
+/// - A rename or swap is atomic.
 enum Survival: Sendable, Hashable, CustomStringConvertible {
-    /// Nothing but what is durable.
+    /// Only durable changes survive.
     case durable
     case everything
-    /// By chance. With an odd seed everything is durable that was there before the operation.
+    /// Random changes survive. With an odd seed, all changes before the operation survive.
     case seeded(UInt64)
 
     var description: String {
@@ -145,15 +145,15 @@ enum Survival: Sendable, Hashable, CustomStringConvertible {
     static let sector = 512
 
     /// - Parameters:
-    ///   - changes: all until the cut.
-    ///   - operation: how many of them came before the operation.
+    ///   - changes: all changes before the cut.
+    ///   - operation: number of changes before the operation.
     func volume(of changes: ArraySlice<Volume.Change>, on start: Volume, inodes: [Volume.Node], operation: Int)
         -> Volume
     {
         var volume = start
         for node in inodes[start.nodes.count...] { _ = volume.makeNode(isDirectory: node.isDirectory) }
         var synced: Set<Volume.Inode> = []
-        // From the last to the first: a sync is of what came before it.
+        // Backwards, because a sync covers the changes before it.
         var isDurable = [Bool](repeating: false, count: changes.count)
         for (index, change) in changes.enumerated().reversed() {
             if case .sync(let inode) = change { synced.insert(inode) }
@@ -180,34 +180,21 @@ enum Survival: Sendable, Hashable, CustomStringConvertible {
     }
 
     private struct Chance {
-        var random: SplitMix
-        /// In 256.
+        var random: SeededRandom
+        /// Out of 256.
         var share: UInt64
         var isSettled: Bool
 
         init(_ survival: Survival) {
             if case .seeded(let seed) = survival {
-                random = SplitMix(state: seed)
+                random = SeededRandom(seed: seed)
                 share = [40, 128, 216][Int(random.next() % 3)]
                 isSettled = seed % 2 == 1
             } else {
-                (random, share, isSettled) = (SplitMix(state: 0), 0, false)
+                (random, share, isSettled) = (SeededRandom(seed: 0), 0, false)
             }
         }
 
         mutating func survives() -> Bool { random.next() % 256 < share }
-    }
-}
-
-/// Numbers that a seed repeats (Steele, Lea and Flood, 2014).
-struct SplitMix {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
     }
 }

@@ -3,12 +3,14 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// What the documents show is what happens, and what they name is there.
+    /// Runs the console blocks of the documents and compares the output.
     ///
-    /// A block marked `console` is a session: lines that begin with `$ ` are run by a shell, one after another in the
-    /// same directory; SOCKET and THUMBCACHED_SOCKET are a daemon's socket, and `redis-cli` and `thumbcachectl` are on
-    /// PATH. What follows a command is its output. `…` stands for the rest of a line, a line that is only `…` for any
-    /// lines. A block behind a name, as in "`face.py`:", is a file of that directory.
+    /// A block marked `console` is a session: one shell runs the lines that begin with `$ `, in one directory. SOCKET
+    /// and THUMBCACHED_SOCKET are a daemon's socket, and `redis-cli` and `thumbcachectl` are on PATH. The lines after a
+    /// command are its output, in which `…` matches the rest of a line, and a line `…` matches any number of lines. A
+    /// block after a line with a name and a colon, such as "`name.py`:", is a file in that directory.
+    ///
+    /// A block marked `sh` of "Try it" in README.md starts the daemon of README.md's sessions, in an empty directory.
     struct DocumentationTests {
         struct Step: CustomStringConvertible {
             var line: Int
@@ -17,25 +19,44 @@ extension EndToEnd {
             var description: String { "line \(line): \(command)" }
         }
 
-        @Test(arguments: ["README.md", "docs/protocol.md"])
-        func `the examples run, and print what the document says`(document: String) throws {
-            let text = try String(decoding: read("\(Files.repository)/\(document)"), as: UTF8.self)
-            #expect(!Self.blocks(text).isEmpty, "\(document) shows no session")
-            try Self.follow(text, of: document, withPicture: true)
+        @Test func `the console blocks of protocol.md print what it says`() throws {
+            let text = try readText("\(Files.repository)/docs/protocol.md")
+            #expect(!Self.blocks(text).isEmpty)
+            try Self.run(text, of: "docs/protocol.md", withImage: true)
         }
 
-        /// What takes more than the other tests to install, or minutes to build.
+        @Test func `README.md, pasted into an empty directory, shows an image and prints what it says`() throws {
+            let text = try readText("\(Files.repository)/README.md")
+            let section = try #require(Self.sections(text).first { $0.title == "Try it" })
+            let pasted = try #require(section.text.firstMatch(of: /(?m)^```sh\n((?s).*?\n)```$/)).output.1
+            try withMachine { machine in
+                // Another program may use the document's port.
+                let port = try freePort()
+                let start = Step(
+                    line: 0, command: String(pasted).replacing("8000", with: "\(port)"), output: ["…"])
+                let steps = Self.blocks(text).joined()
+                let outputs = try machine.session(
+                    [start] + steps, directory: machine.makeDirectory("empty"), within: 60)
+                // show draws with characters, since its output is no terminal.
+                #expect(outputs[0].filter { $0.wholeMatch(of: /[@+=.#]{16}/) != nil }.count == 8, "\(outputs[0])")
+                Self.compare(outputs.dropFirst(), with: steps, of: "README.md")
+            }
+        }
+
+        /// Quick starts with large dependencies or long builds.
         private static let largeQuickStarts: Set = ["Go", "Java", "Swift"]
 
         @Test(arguments: try quickStarts().filter { hasLargeExamples || !largeQuickStarts.contains($0.title) })
-        func `each quick start, followed to the letter in an empty directory, gets a picture`(
+        func `each quick start works in an empty directory, and reports a missing image`(
             section: Section
         ) throws {
-            let minutes = Self.largeQuickStarts.contains(section.title) ? 15.0 : 1
-            try Self.follow(section.text, of: "docs/quick-starts.md, \(section.title)", within: minutes * 60)
+            let minutes = Self.largeQuickStarts.contains(section.title) ? 15 : 1
+            try Self.run(
+                section.text, of: "docs/quick-starts.md, \(section.title)", within: minutes * 60,
+                againWithoutImage: true)
         }
 
-        @Test func `every quick start that is known to be large is there, and others are too`() throws {
+        @Test func `the quick starts are found`() throws {
             let titles = try Self.quickStarts().map(\.title)
             #expect(Self.largeQuickStarts.isSubset(of: titles))
             #expect(titles.count >= 11)
@@ -47,72 +68,77 @@ extension EndToEnd {
             var testDescription: String { title }
         }
 
-        /// The sections of the document that show a session.
+        /// The sections of the document that have a console block.
         private static func quickStarts() throws -> [Section] {
-            try String(decoding: read("\(Files.repository)/docs/quick-starts.md"), as: UTF8.self)
-                .split(separator: "\n## ").dropFirst()
-                .map { Section(title: String($0.prefix { $0 != "\n" }), text: String($0)) }
-                .filter { !blocks($0.text).isEmpty }
+            try sections(readText("\(Files.repository)/docs/quick-starts.md")).filter { !blocks($0.text).isEmpty }
         }
 
-        /// Runs each session of a text in a directory of its own, with the files that the text shows, and a daemon whose
-        /// origin has a picture of bob.
+        private static func sections(_ document: String) -> [Section] {
+            document.split(separator: "\n## ").dropFirst()
+                .map { Section(title: String($0.prefix { $0 != "\n" }), text: String($0)) }
+        }
+
+        /// Runs each session of a text in a directory of its own, with the files that the text contains, and a daemon
+        /// whose origin has an image of bob.
         ///
         /// - Parameters:
-        ///   - withPicture: whether the reader of it has `bob.png` at hand.
-        ///   - seconds: how long a command may take.
-        private static func follow(
-            _ text: String, of document: String, withPicture: Bool = false, within seconds: Double = 60
+        ///   - withImage: whether the directory contains `bob.png`.
+        ///   - seconds: timeout of each session.
+        ///   - againWithoutImage: whether the session, without its last step, must report the missing image when it
+        ///     runs again and the origin has no image.
+        private static func run(
+            _ text: String, of document: String, withImage: Bool = false, within seconds: Int = 60,
+            againWithoutImage: Bool = false
         ) throws {
             try withMachine { machine in
                 let blocks = Self.blocks(text)
-                let made = try machine.run(["\(Files.repository)/tools/make-images", machine.path("made"), "1"])
-                #expect(made.status == 0)
+                try machine.runSuccessfully(["\(Files.repository)/tools/make-images", machine.path("made"), "1"])
                 for block in blocks {
-                    // Each session starts on a daemon that nobody has used.
-                    let name = "daemon-\(machine.takeNumber())"
-                    let pictures = try machine.makeDirectory("pictures-\(name)")
+                    // Each session has a daemon of its own.
+                    let name = "daemon-\(machine.nextNumber())"
+                    let images = try machine.makeDirectory("images-\(name)")
                     let work = try machine.makeDirectory("work-\(name)")
-                    let picture = try read(machine.path("made/friend-001.png"))
-                    for name in ["bob.png", "bob@example.org"] { try write(picture, to: "\(pictures)/\(name)") }
-                    if withPicture {
-                        try write(picture, to: "\(work)/bob.png")
-                        try FileManager.default.createSymbolicLink(
-                            atPath: "\(work)/examples", withDestinationPath: "\(Files.repository)/examples")
-                    }
+                    let image = try read(machine.path("made/friend-001.png"))
+                    for name in ["bob.png", "bob@example.org"] { try write(image, to: "\(images)/\(name)") }
+                    if withImage { try write(image, to: "\(work)/bob.png") }
                     for (name, contents) in Self.files(text) { try write(Array(contents.utf8), to: "\(work)/\(name)") }
                     try linkRepository(beside: work)
-                    let nginx = try Nginx(machine, serving: pictures)
+                    let nginx = try Nginx(machine, serving: images)
                     let daemon = try machine.daemon(name) { $0.settings.setOrigin("\(nginx.url)/{profile}") }
-                    let path = Files.programs + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin")
-                    for step in block {
-                        let finished = try machine.run(
-                            ["sh", "-c", "exec 2>&1; \(step.command)"],
-                            environment: [
-                                "PATH": path, "SOCKET": daemon.socket, "THUMBCACHED_SOCKET": daemon.socket,
-                            ], directory: work, within: seconds)
-                        // INFO ends its lines as Redis does, with CR and LF.
-                        let lines = finished.text.split(
-                            omittingEmptySubsequences: false, whereSeparator: \.isNewline
-                        ).map(String.init)
-                        let output = lines.last == "" ? lines.dropLast() : lines[...]
+                    let outputs = try machine.session(block, socket: daemon.socket, directory: work, within: seconds)
+                    Self.compare(outputs[...], with: block, of: document)
+                    if againWithoutImage {
+                        try FileManager.default.removeItem(atPath: "\(images)/bob@example.org")
+                        let output = try machine.session(
+                            block.dropLast(), socket: daemon.socket, directory: work, within: seconds
+                        ).joined().joined(separator: "\n")
                         #expect(
-                            Self.matches(output, step.output[...]),
-                            "\(document), \(step)\nprinted:\n\(finished.text)")
+                            output.contains("neither the cache nor the origin has one"),
+                            "\(document) without an image printed:\n\(output)")
                     }
                     try daemon.stop()
                 }
             }
         }
 
-        /// Where the documents say that a clone of this repository is.
-        private static func linkRepository(beside work: String) throws {
-            let place = URL(filePath: work).deletingLastPathComponent().appending(path: "thumbcached").path
-            guard !FileManager.default.fileExists(atPath: place) else { return }
-            try FileManager.default.createSymbolicLink(atPath: place, withDestinationPath: Files.repository)
+        private static func compare(
+            _ outputs: ArraySlice<[String]>, with steps: some Sequence<Step>, of document: String
+        ) {
+            for (output, step) in zip(outputs, steps) {
+                #expect(
+                    matches(output[...], step.output[...]),
+                    "\(document), \(step)\nprinted:\n\(output.joined(separator: "\n"))")
+            }
         }
 
-        /// Blocks whose name stands before them, as in `face.py`:
+        /// Links the repository to `../thumbcached`, where the documents expect it.
+        private static func linkRepository(beside work: String) throws {
+            let link = URL(filePath: work).deletingLastPathComponent().appending(path: "thumbcached").path
+            guard !FileManager.default.fileExists(atPath: link) else { return }
+            try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: Files.repository)
+        }
+
+        /// Blocks that follow the name of a file.
         static func files(_ text: String) -> [(name: String, contents: String)] {
             text.matches(of: /(?m)^`([A-Za-z.]+)`:\n\n```[a-z]+\n((?s).*?\n)```$/).map {
                 (String($0.output.1), String($0.output.2))
@@ -147,7 +173,7 @@ extension EndToEnd {
             return fits && matches(output.dropFirst(), expected.dropFirst())
         }
 
-        @Test func `the comparison of sessions tells right from wrong`() {
+        @Test func `sessions are parsed and compared`() {
             let output = ["one", "two", "three"][...]
             #expect(Self.matches(output, ["one", "two", "three"]))
             #expect(Self.matches(output, ["one", "…"]))
@@ -164,6 +190,37 @@ extension EndToEnd {
                 "text\n\n`a.py`:\n\n```python\none\n\ntwo\n```\n\n`b.c`:\n\n```c\nthree\n```\n\n```c\nno\n```\n")
             #expect(files.map(\.name) == ["a.py", "b.c"])
             #expect(files.map(\.contents) == ["one\n\ntwo\n", "three\n"])
+        }
+    }
+}
+
+extension Machine {
+    /// Runs the commands in one shell, as if pasted, and returns the lines that each printed. Ends what they started.
+    fileprivate func session(
+        _ steps: some Sequence<EndToEnd.DocumentationTests.Step>, socket: String? = nil, directory: String,
+        within seconds: Int
+    ) throws -> [[String]] {
+        let prefix = path("session-\(nextNumber())")
+        let commands = steps.map(\.command)
+        let script = commands.enumerated().map { "{\n\($1)\n} </dev/null >\(prefix).\($0) 2>&1\n" }
+        var environment = [
+            "PATH": Files.programs + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin")
+        ]
+        if let socket {
+            environment["SOCKET"] = socket
+            environment["THUMBCACHED_SOCKET"] = socket
+        }
+        // timeout(1) signals the shell's children, too.
+        let finished = try run(
+            ["timeout", "\(seconds)", "bash", "-c", "trap 'kill $(jobs -p); wait' EXIT\n" + script.joined()],
+            environment: environment, directory: directory, within: Double(seconds) + longestWait)
+        guard finished.status != 124 else { throw Failure("\(commands) ran longer than \(seconds) s") }
+        return try commands.indices.map {
+            // The lines of INFO end with CR and LF.
+            let lines = try readText("\(prefix).\($0)").split(
+                omittingEmptySubsequences: false, whereSeparator: \.isNewline
+            ).map(String.init)
+            return lines.last == "" ? lines.dropLast() : lines
         }
     }
 }

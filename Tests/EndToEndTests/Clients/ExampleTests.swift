@@ -2,8 +2,8 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// The programs in `examples` do what examples/README.md says, with the clients that it names. A client that is not
-    /// installed is an error: `make test` installs those of ``ExampleTests``, `make test-examples` the others as well.
+    /// Runs the programs in `examples`. A missing dependency is an error: `make test` installs those of
+    /// ``ExampleTests``, and `make test-examples` also those of ``LargeExampleTests``.
     struct ExampleTests {
         @Test(arguments: [
             AvatarProgram("avatar.py", ["/usr/bin/python3"]),
@@ -17,14 +17,14 @@ extension EndToEnd {
             AvatarProgram("avatar.php", ["php"]),
             AvatarProgram("avatar.pl", ["perl"]),
         ])
-        func `a picture comes by an ordinary client of Redis, and is gone behind the log-out`(
+        func `a Redis client gets an image, and none after the logout`(
             program: AvatarProgram
         ) throws {
-            try program.prove()
+            try program.checkOutcomes()
         }
 
-        @Test func `every example stands in the table of the examples`() throws {
-            let table = try String(decoding: read("\(AvatarProgram.examples)/README.md"), as: UTF8.self)
+        @Test func `examples/README.md lists every example`() throws {
+            let table = try readText("\(AvatarProgram.examples)/README.md")
             for folder in ["avatar", "contacts", "web"] {
                 for name in try FileManager.default.contentsOfDirectory(atPath: "\(AvatarProgram.examples)/\(folder)")
                 where !name.hasSuffix(".html") && name != "__pycache__" {
@@ -33,21 +33,20 @@ extension EndToEnd {
             }
         }
 
-        @Test func `a web service shows pictures to whom they belong, and to nobody behind the log-out`() throws {
+        @Test func `the web service shows images only to their user, and none after the logout`() throws {
             try withContacts { machine, daemon in
                 let port = try machine.startWebService(daemon)
-                let asked = try machine.run([
+                let run = try machine.runSuccessfully([
                     "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/web_service.py", "\(port)",
-                    daemon.socket, "\(AvatarProgram.examples)/pictures/bob.png",
+                    daemon.socket, "\(AvatarProgram.examples)/images/bob.png",
                 ])
-                #expect(asked.status == 0, "\(asked.everything)")
-                #expect(asked.text.hasSuffix("answers were right\n"))
+                #expect(run.text.hasSuffix("responses were correct\n"))
             }
         }
     }
 
-    /// What takes more than the other tests to install: Go, Java, GTK and a browser.
-    @Suite(.enabled(if: hasLargeExamples, "make test-examples runs them"))
+    /// Examples with large dependencies: Go, Java, GTK and a browser.
+    @Suite(.enabled(if: hasLargeExamples, "run by make test-examples"))
     struct LargeExampleTests {
         @Test(arguments: [
             AvatarProgram(
@@ -58,38 +57,36 @@ extension EndToEnd {
                 ], build: ["go", "build"]),
             AvatarProgram("Avatar.java", ["java"]),
         ])
-        func `a picture comes by an ordinary client of Redis, and is gone behind the log-out`(
+        func `a Redis client gets an image, and none after the logout`(
             program: AvatarProgram
         ) throws {
-            try program.prove()
+            try program.checkOutcomes()
         }
 
-        @Test func `a window shows the contacts, and nobody once the user is logged out elsewhere`() throws {
+        @Test func `the window shows images until the user is logged out`() throws {
             try withContacts { machine, daemon in
                 let window = try machine.run([
                     "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/window.py", daemon.socket,
                     "alice@example.org", try screenshot("example-window.png"),
                 ])
-                #expect(window.text == "faces: 6\nfaces after the log-out: 0\n", "\(window.everything)")
+                #expect(window.text == "images: 6\nimages after the logout: 0\n", "\(window.summary)")
                 #expect(!window.errors.contains("Traceback"), "\(window.errors)")
-                try expectNobody(daemon)
+                try expectNoUsers(daemon)
             }
         }
 
-        @Test func `a window without a daemon opens, and shows nobody`() throws {
+        @Test func `the window opens without a daemon and shows no images`() throws {
             try withMachine { machine in
                 let window = try machine.run([
                     "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/window.py",
                     machine.path("no-socket"), "alice@example.org", "nobody",
                 ])
-                #expect(window.text == "faces: 0\n", "\(window.everything)")
+                #expect(window.text == "images: 0\n", "\(window.summary)")
                 #expect(!window.errors.contains("Traceback"), "\(window.errors)")
             }
         }
 
-        @Test func `a browser shows the pictures, asks whether they have changed, and has none behind the log-out`()
-            throws
-        {
+        @Test func `a browser shows and revalidates images, and has none after the logout`() throws {
             try withContacts { machine, daemon in
                 let port = try machine.startWebService(daemon)
                 let browser = try machine.run([
@@ -98,24 +95,57 @@ extension EndToEnd {
                 ])
                 #expect(
                     browser.text == """
-                        pictures shown: 8 of 8, 0 of them unchanged
-                        pictures shown again: 8 of 8, 8 of them unchanged
-                        behind the log-out: Sign in
-                        the service answers 401
-                        the browser's own copies: none
+                        images shown: 7 of 8, 0 not modified
+                        initials: JN
+                        images shown again: 7 of 8, 7 not modified
+                        after the logout: Sign in
+                        status of an image: 401
+                        cached copies: none
 
-                        """, "\(browser.everything)")
-                try expectNobody(daemon)
+                        """, "\(browser.summary)")
+                try expectNoUsers(daemon)
             }
         }
 
-        private func expectNobody(_ daemon: Daemon) throws {
+        @Test func `a page of a Django site has images through django-gravatar2 and python3-libravatar`() throws {
+            try withMachine { machine in
+                let members = ["bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan"]
+                let images = try machine.makeDirectory("images")
+                for name in members {
+                    // The hash of the address, as both libraries send it.
+                    let sum = try machine.runSuccessfully(["md5sum"], input: Array("\(name)@example.org".utf8)).text
+                    try write(
+                        read("\(AvatarProgram.examples)/images/\(name).png"), to: "\(images)/\(sum.prefix(32)).png")
+                }
+                let origin = try Nginx(machine, serving: images)
+                let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
+                let port = try freePort()
+                _ = try HTTPService(machine, daemon, port: port, "user = \"site\"\nlog-in = true")
+                try eventually("the user of the site is logged in") {
+                    try daemon.connect().call("USERS").elements?.count == 1
+                }
+                let site = try machine.run(
+                    [
+                        pythonOfTests, "\(Files.repository)/Tests/EndToEndTests/python/django_site.py",
+                        "http://localhost:\(port)", try screenshot("http-django.png"),
+                    ] + members + ["nobody"])
+                // The default image of nobody is drawn by thumbcached-http.
+                #expect(
+                    site.text.split(separator: "\n").filter { !$0.hasPrefix("DNS Error") } == [
+                        "gravatar: 8 image/png, 1 image/svg+xml; 9 shown",
+                        "libravatar: 8 image/png, 1 image/svg+xml; 9 shown",
+                    ], "\(site.summary)")
+                #expect(try origin.requests().count { $0.hasSuffix(" 200") } == members.count)
+            }
+        }
+
+        private func expectNoUsers(_ daemon: Daemon) throws {
             #expect(try daemon.connect().call("USERS") == .array([]))
         }
     }
 }
 
-/// Where a test leaves what it saw, for the documents.
+/// The path for a screenshot that the documents use.
 func screenshot(_ name: String) throws -> String {
     let directory = "\(Files.repository)/.build/screenshots"
     try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
@@ -124,35 +154,44 @@ func screenshot(_ name: String) throws -> String {
 
 let hasLargeExamples = ProcessInfo.processInfo.environment["THUMBCACHED_EXAMPLES"] != nil
 
-/// The interpreter with the client from PyPI.
-private let pythonOfTests = "\(Files.repository)/.build/python-client/bin/python"
+/// A Python interpreter with redis-py from PyPI.
+let pythonOfTests = "\(Files.repository)/.build/python-client/bin/python"
 
-/// Whose portraits there are.
-private let people = ["bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan"]
+private let people = [
+    "Bob Amari", "Carol Lindqvist", "Dave Okafor", "Erin Castellanos", "Frank Weiss", "Grace Mbeki", "Heidi Brunner",
+]
+/// A contact without an image.
+private let judith = "Judith Nakamura"
 
-/// A daemon whose origin has the portraits in `examples/pictures`, of people at example.org.
+/// The address of a person at example.org.
+private func address(_ name: String) -> String { name.lowercased().prefix { $0 != " " } + "@example.org" }
+
+/// Starts a daemon whose origin serves the portraits in `examples/images` for addresses at example.org.
 private func withContacts(_ body: (Machine, Daemon) throws -> Void) throws {
     try withMachine { machine in
-        let pictures = try machine.makeDirectory("pictures")
+        let images = try machine.makeDirectory("images")
         for name in people {
-            try write(read("\(AvatarProgram.examples)/pictures/\(name).png"), to: "\(pictures)/\(name)@example.org.png")
+            let image = try read("\(AvatarProgram.examples)/images/\(address(name).prefix { $0 != "@" }).png")
+            try write(image, to: "\(images)/\(address(name)).png")
         }
-        let nginx = try Nginx(machine, serving: pictures)
+        let nginx = try Nginx(machine, serving: images)
         try body(machine, machine.daemon { $0.settings.setOrigin("\(nginx.url)/{profile}") })
     }
 }
 
 extension Machine {
-    /// The web service of the examples, once it listens; gives its port.
+    /// Starts the web service of the examples, waits until it listens and returns its port.
     fileprivate func startWebService(_ daemon: Daemon) throws -> UInt16 {
         let port = try freePort()
-        let contacts = people.map { "\($0.capitalized) <\($0)@example.org>" }
-        let surroundings = ProcessInfo.processInfo.environment.merging(["THUMBCACHED_SOCKET": daemon.socket]) { $1 }
+        let contacts = (people + [judith]).map { "\($0) <\(address($0))>" }
+        let variables = ProcessInfo.processInfo.environment.merging([
+            "THUMBCACHED_SOCKET": daemon.socket, "PYTHONPATH": PythonPackage.sources,
+        ]) { $1 }
         let service = try start(
             ["/usr/bin/python3", "\(AvatarProgram.examples)/web/avatars.py", "\(port)"] + contacts,
-            environment: surroundings, errors: .file(path("web.log")))
+            environment: variables, errors: .file(path("web.log")))
         try eventually("the web service listens on port \(port)") {
-            if let status = service.ending() { throw Failure("the web service ended with status \(status)") }
+            if let status = service.exitStatus() { throw Failure("the web service ended with status \(status)") }
             guard let connection = try? connectTCP(port) else { return false }
             close(connection)
             return true

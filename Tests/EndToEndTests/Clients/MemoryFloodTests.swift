@@ -2,63 +2,57 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// One uid that has the daemon hold as much as it can, while others go on.
+    /// One uid that tries to exhaust the daemon's memory.
     struct MemoryFloodTests {
-        /// A connection that leaves a large request unfinished.
-        private final class Leaver {
+        /// A connection that sends all of a large request but its last 100 bytes.
+        private final class PartialSender {
             let client: RESPClient
             private var sent = 0
-            /// All but the last bytes is sent.
             private(set) var isDone = false
-            /// It was told BUSY: nothing else is ever said to it.
-            private(set) var isRefused = false
+            /// Whether the daemon has replied, which can only be BUSY, or closed the connection.
+            private(set) var isRejected = false
 
             init(_ daemon: Daemon) throws {
                 client = try daemon.connect()
                 guard fcntl(client.descriptor, F_SETFL, O_NONBLOCK) == 0 else { throw Failure(systemCall: "fcntl") }
             }
 
-            /// Sends as much as is taken now, and never the last bytes.
+            /// Sends what the socket accepts without blocking.
             func send(_ frame: [UInt8]) throws {
                 var reply: UInt8 = 0
-                if recv(client.descriptor, &reply, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0 { isRefused = true }
-                while !isRefused && sent < frame.count - 100 {
+                if recv(client.descriptor, &reply, 1, CInt(MSG_PEEK | MSG_DONTWAIT)) > 0 { isRejected = true }
+                while !isRejected && sent < frame.count - 100 {
                     let count = frame[sent..<(frame.count - 100)].withUnsafeBytes {
                         Glibc.send(client.descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL))
                     }
                     if count < 0 && errno == EAGAIN { return }
                     if count < 0 && (errno == EPIPE || errno == ECONNRESET) {
-                        isRefused = true
+                        isRejected = true
                         return
                     }
                     guard count > 0 else { throw Failure(systemCall: "send to the daemon") }
                     sent += count
                 }
-                isDone = !isRefused
+                isDone = !isRejected
             }
         }
 
-        @Test
-        func
-            `I8, F16, F20, F53: requests that a uid leaves unfinished cost its budget and no more; others pass`()
-            throws
-        {
+        @Test func `I8, F16, F20, F53: unfinished requests of a uid are bounded and do not affect others`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemonForOthers { $0.settings["limits", "stall"] = "10m" }
-                let own = try daemon.connect()
-                #expect(try own.call("LOGIN", "alice") == .ok)
+                let own = try daemon.connect(loggedInAs: "alice")
                 let before = try daemon.residentMemory()
-                let frame = RESPClient.frame(["PUT", "alice", "bob", Picture.gif("bob", size: 5 << 20)])
-                var leavers: [Leaver] = []
-                for _ in 0..<100 { leavers.append(try Leaver(daemon)) }
-                // 13 have room for all of it; the others are refused.
+                let frame = RESPClient.frame(["PUT", "alice", "bob", TestImage.gif("bob", size: 5 << 20)])
+                var senders: [PartialSender] = []
+                for _ in 0..<100 { senders.append(try PartialSender(daemon)) }
+                // The budget of 64 MiB has room for 13 requests.
                 try eventually("the budget is used up") {
-                    for leaver in leavers { try leaver.send(frame) }
-                    return leavers.count { $0.isDone } == 13 && leavers.count { $0.isRefused } == 87
+                    for sender in senders { try sender.send(frame) }
+                    return senders.count { $0.isDone } == 13 && senders.count { $0.isRejected } == 87
                 }
                 let held = Int(try daemon.info("held_bytes", own) ?? "") ?? 0
                 #expect(held <= 64 << 20 && held > 60 << 20)
-                // All of it would have been 500 MB.
+                // All requests together would need 500 MB.
                 let more = try daemon.residentMemory() - before
                 print("  F20: \(more >> 20) MiB more for 100 unfinished requests of 5 MiB")
                 #expect(more < 160 << 20)
@@ -73,9 +67,9 @@ extension EndToEnd {
                 #expect(try daemon.connect().call("PURGE", "alice")["users"]?.number == 1)
                 #expect(try cli(.root, "LOGOUT", "*", "UID", "\(getuid())").hasPrefix("users\n1\n"))
 
-                for leaver in leavers { leaver.client.end() }
-                // What is left is what was there before: users.
-                try eventually("all is given back") {
+                for sender in senders { sender.client.end() }
+                // The memory of logged-in users remains.
+                try eventually("the memory is released") {
                     try Int(daemon.info("held_bytes", own) ?? "").map { $0 < 20_000 } ?? false
                 }
             }

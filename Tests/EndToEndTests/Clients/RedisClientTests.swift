@@ -2,23 +2,23 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// Programs that others wrote for Redis are clients of the daemon.
+    /// Clients that were written for Redis.
     struct RedisClientTests {
-        @Test func `redis-cli logs in, puts a picture from a file, and gets it in the spelling of a terminal`() throws {
+        @Test func `redis-cli stores an image from a file and prints it raw and quoted`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
-                let picture = Picture.gif("bob", size: 3_000)
-                try write(picture, to: machine.path("bob.gif"))
+                let image = TestImage.gif("bob", size: 3_000)
+                try write(image, to: machine.path("bob.gif"))
                 func cli(_ words: [String], input: [UInt8] = []) throws -> Finished {
                     try machine.run(["redis-cli", "-s", daemon.socket] + words, input: input)
                 }
 
                 #expect(try cli(["LOGIN", "alice"]).text == "OK\n")
-                #expect(try cli(["-x", "PUT", "alice", "bob"], input: picture).text == "OK\n")
+                #expect(try cli(["-x", "PUT", "alice", "bob"], input: image).text == "OK\n")
                 let quoted = try cli(["--no-raw", "GET", "alice", "bob"])
-                #expect(quoted.text.hasPrefix("\"GIF89a"), "\(quoted.everything)")
-                #expect(unquoted(quoted.text) == picture)
-                #expect(try cli(["GET", "alice", "bob"]).output == picture + [10])
+                #expect(quoted.text.hasPrefix("\"GIF89a"), "\(quoted.summary)")
+                #expect(unquoted(quoted.text) == image)
+                #expect(try cli(["GET", "alice", "bob"]).output == image + [10])
                 #expect(try cli(["--no-raw", "GET", "alice", "eve"]).text == "(nil)\n")
                 #expect(try cli(["--json", "-3", "STAT", "alice"]).text.contains("\"images\":1"))
                 #expect(try cli(["GET", "eve", "bob"]).text.hasPrefix("NOLOGIN "))
@@ -26,15 +26,14 @@ extension EndToEnd {
             }
         }
 
-        @Test func `redis-cli works interactively: it has the commands' documentation`() throws {
+        @Test func `redis-cli shows the documentation of commands interactively`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
-                let shown = try machine.run(
+                let shown = try machine.runSuccessfully(
                     [
                         "python3", "\(Files.repository)/Tests/EndToEndTests/python/interactive.py",
                         "redis \(daemon.socket)>", "redis-cli", "-s", daemon.socket,
                     ], input: Array("LOGIN alice\nhelp put\nUSERS\nGET alice bob\nexit\n".utf8))
-                #expect(shown.status == 0, "\(shown.everything)")
                 let lines = shown.text.split(whereSeparator: \.isNewline).map {
                     $0.replacing(/\u{1b}\[[0-9;]*m/, with: "").trimmingCharacters(in: .whitespaces)
                 }
@@ -46,32 +45,31 @@ extension EndToEnd {
             }
         }
 
-        @Test func `redis-cli works in pipes, line by line and with --pipe`() throws {
+        @Test func `redis-cli reads commands from a pipe, line by line and with --pipe`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let lines = "LOGIN alice\nPING\nGET alice bob\nUSERS\n"
                 let piped = try machine.run(["redis-cli", "-s", daemon.socket], input: Array(lines.utf8))
-                #expect(piped.text == "OK\nPONG\n\nalice\n", "\(piped.everything)")
+                #expect(piped.text == "OK\nPONG\n\nalice\n", "\(piped.summary)")
 
                 let frames = (0..<200).flatMap {
-                    RESPClient.frame(["PUT", "alice", "friend \($0)", Picture.gif("\($0)")])
+                    RESPClient.frame(["PUT", "alice", "friend \($0)", TestImage.gif("\($0)")])
                 }
                 let mass = try machine.run(["redis-cli", "-s", daemon.socket, "--pipe"], input: frames)
-                #expect(mass.text.contains("errors: 0, replies: 200"), "\(mass.everything)")
-                #expect(try daemon.connect().call("GET", "alice", "friend 199") == .bulk(Picture.gif("199")))
+                #expect(mass.text.contains("errors: 0, replies: 200"), "\(mass.summary)")
+                #expect(try daemon.connect().call("GET", "alice", "friend 199") == .bulk(TestImage.gif("199")))
             }
         }
 
-        @Test func `redis-cli --stat shows true figures`() throws {
+        @Test func `redis-cli --stat shows the values of INFO`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { $0.settings["memory", "tier"] = "1MiB" }
                 let waiting = try daemon.connect()
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 for profile in ["bob", "carol", "dave"] {
-                    #expect(try client.call("PUT", "alice", profile, Picture.gif(profile, size: 2_000)) == .ok)
+                    #expect(try client.call("PUT", "alice", profile, TestImage.gif(profile, size: 2_000)) == .ok)
                 }
-                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("bob", size: 2_000)))
+                #expect(try client.call("GET", "alice", "bob") == .bulk(TestImage.gif("bob", size: 2_000)))
                 #expect(try client.call("GET", "alice", "eve") == .null)
                 let info = try #require(try client.call("INFO").text)
                 for line in ["keyspace_hits:1", "keyspace_misses:1", "evicted_keys:0", "blocked_clients:0"] {
@@ -83,12 +81,12 @@ extension EndToEnd {
                 let memory = try #require(Int(figure("used_memory", in: info)))
                 #expect(memory > 2_000 && memory < 1 << 20)
 
-                // It asks without end: the shell takes what it needs. The first line has what was before it, too.
+                // --stat does not end, so head(1) ends it. The first line includes earlier requests.
                 let shown = try machine.run([
                     "sh", "-c", "stdbuf -oL redis-cli -s \(daemon.socket) --stat -i 0.05 | head -4",
                 ])
                 let lines = shown.text.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
-                #expect(lines.count == 4 && lines[1].prefix(2) == ["keys", "mem"], "\(shown.everything)")
+                #expect(lines.count == 4 && lines[1].prefix(2) == ["keys", "mem"], "\(shown.summary)")
                 // keys, memory, clients, blocked, requests, their growth, connections
                 let (first, second) = (lines[2], lines[3])
                 #expect(first[0] == "3" && first[2] == "3" && first[3] == "0", "\(first)")
@@ -107,78 +105,73 @@ extension EndToEnd {
         }
 
         @Test(arguments: [2, 3])
-        func `the Python client of Redis runs every command`(version: Int) throws {
+        func `redis-py runs every command`(version: Int) throws {
             try withMachine { machine in
-                let fromOrigin = Picture.gif("origin", size: 5_000)
+                let fromOrigin = TestImage.gif("origin", size: 5_000)
                 let origin = try GatedOrigin.images { _ in fromOrigin }
                 defer { origin.end() }
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("\(origin.url)/{profile}?s={size}")
                     daemon.settings["origins.default", "allow"] = [.string("\(origin.url)/elsewhere")]
                 }
-                let made = try machine.run(["\(Files.repository)/tools/make-images", machine.path("pictures"), "1"])
-                #expect(made.status == 0, "\(made.everything)")
-                let picture = machine.path("pictures/friend-001.png")
-                try write(fromOrigin, to: picture + ".origin")
-                let finished = try machine.run([
+                try machine.runSuccessfully(["\(Files.repository)/tools/make-images", machine.path("images"), "1"])
+                let image = machine.path("images/friend-001.png")
+                try write(fromOrigin, to: image + ".origin")
+                let finished = try machine.runSuccessfully([
                     try pythonWithRedis(), "\(Files.repository)/Tests/EndToEndTests/python/every_command.py",
-                    daemon.socket, "\(version)", picture, origin.url,
+                    daemon.socket, "\(version)", image, origin.url,
                 ])
-                #expect(finished.status == 0, "\(finished.everything)")
-                #expect(finished.text.hasSuffix("replies were right\n"))
+                #expect(finished.text.hasSuffix("replies were correct\n"))
             }
         }
 
-        @Test
-        func `F54: with a hanging origin the Python client's defaults see TIMEOUT, after one request of the origin`()
-            throws
-        {
+        @Test func `F54: with a hanging origin, redis-py gets TIMEOUT with its default settings`() throws {
             try withMachine { machine in
                 let origin = try GatedOrigin { _ in [.silence] }
                 defer { origin.end() }
                 let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
-                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                _ = try daemon.connect(loggedInAs: "alice")
                 let finished = try machine.run([
                     try pythonWithRedis(), "\(Files.repository)/Tests/EndToEndTests/python/default_timeouts.py",
                     daemon.socket, "alice", "bob",
                 ])
-                #expect(finished.text.hasPrefix("the daemon said: TIMEOUT"), "\(finished.everything)")
+                #expect(finished.text.hasPrefix("reply: TIMEOUT"), "\(finished.summary)")
                 #expect(origin.requests.count == 1)
             }
         }
 
-        @Test func `F54: a client that gives up ten times and comes back finds the one request of the origin`() throws {
+        @Test func `F54: a client that disconnects and returns ten times causes one request to the origin`() throws {
             try withMachine { machine in
-                let picture = Picture.gif("bob")
-                let origin = try GatedOrigin { _ in [.wait("gate"), .send(GatedOrigin.response(picture))] }
+                let image = TestImage.gif("bob")
+                let origin = try GatedOrigin { _ in [.wait("gate"), .send(GatedOrigin.response(image))] }
                 defer { origin.end() }
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
                     daemon.settings["origins.default", "timeout"] = "10m"
                 }
-                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                _ = try daemon.connect(loggedInAs: "alice")
                 for _ in 0..<10 {
-                    let impatient = try daemon.connect()
-                    try withExtendedLifetime(impatient) {
-                        try impatient.send("GET", "alice", "bob")
+                    let client = try daemon.connect()
+                    try withExtendedLifetime(client) {
+                        try client.send("GET", "alice", "bob")
                         try origin.waitForRequests(1)
-                        try daemon.takeUpEverythingSent()
+                        try daemon.waitForEarlierRequests()
                     }
-                    // So that it is gone for the daemon, too, before it comes back.
-                    try daemon.takeUpEverythingSent()
+                    // Waits until the daemon has noticed the disconnect.
+                    try daemon.waitForEarlierRequests()
                 }
-                let context = try daemon.connect()
-                try context.send("GET", "alice", "bob")
-                try daemon.takeUpEverythingSent()
+                let last = try daemon.connect()
+                try last.send("GET", "alice", "bob")
+                try daemon.waitForEarlierRequests()
                 origin.open("gate")
-                #expect(try context.receive() == .bulk(picture))
+                #expect(try last.receive() == .bulk(image))
                 #expect(origin.requests.count == 1)
             }
         }
     }
 }
 
-/// The interpreter of the virtual environment that `make test` prepares.
+/// A Python interpreter with redis-py, in the virtual environment that `make test` prepares.
 func pythonWithRedis() throws -> String {
     let python = "\(Files.repository)/.build/python-client/bin/python"
     guard Files.exists(python) else {
@@ -187,7 +180,7 @@ func pythonWithRedis() throws -> String {
     return python
 }
 
-/// The bytes that redis-cli shows in quotes.
+/// The bytes of a string that redis-cli prints in quotes.
 private func unquoted(_ text: String) -> [UInt8] {
     var bytes: [UInt8] = []
     var rest = Substring(text.trimmingCharacters(in: .newlines)).dropFirst().dropLast()

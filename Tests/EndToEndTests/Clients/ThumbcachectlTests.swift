@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// Commands of thumbcachectl that take more than one request, with the real daemon.
+    /// Commands of thumbcachectl that send several requests, with a running daemon.
     struct ThumbcachectlTests {
         private func run(
             _ machine: Machine, _ daemon: Daemon, _ arguments: [String]
@@ -12,14 +12,14 @@ extension EndToEnd {
             return (finished.status, finished.text)
         }
 
-        @Test func `warm waits until every image is there, and counts those that are not`() throws {
+        @Test func `warm waits for all images and counts missing ones`() throws {
             try withMachine { machine in
-                let pictures = try machine.makeDirectory("pictures")
+                let images = try machine.makeDirectory("images")
                 let profiles = (0..<12).map { "p\($0)" }
-                for profile in profiles { try write(Picture.gif(profile), to: "\(pictures)/\(profile)") }
+                for profile in profiles { try write(TestImage.gif(profile), to: "\(images)/\(profile)") }
                 let list = machine.path("list")
                 try write(Array((profiles + ["nobody", "p0"]).joined(separator: "\n").utf8), to: list)
-                let nginx = try Nginx(machine, serving: pictures)
+                let nginx = try Nginx(machine, serving: images)
                 let daemon = try machine.daemon { $0.settings.setOrigin("\(nginx.url)/{profile}") }
                 #expect(try run(machine, daemon, ["login", "alice"]).status == 0)
                 let warmed = try run(machine, daemon, ["warm", "alice", "--from", list])
@@ -27,21 +27,19 @@ extension EndToEnd {
                 #expect(warmed.text.contains("images 12\nnone 1\nfailed 0\n"))
                 #expect(try run(machine, daemon, ["stat", "alice", "p11"]).status == 0)
                 #expect(try run(machine, daemon, ["warm", "bob", "p0"]).status == 1)
-                try daemon.stop()
             }
         }
 
-        @Test func `verify reads in the daemon's configuration where the store is`() throws {
+        @Test func `verify reads the directories from the daemon's configuration`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 #expect(try run(machine, daemon, ["login", "alice"]).status == 0)
                 let verified = try run(machine, daemon, ["verify", "--config", daemon.configuration])
                 #expect(verified.status == 0 && verified.text.contains("1 user is logged in"), "\(verified.text)")
-                try daemon.stop()
             }
         }
 
-        @Test func `info takes every section that INFO has`() throws {
+        @Test func `info accepts every section of INFO`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let titles = try run(machine, daemon, ["info"]).text.split(separator: "\n").filter {
@@ -52,18 +50,16 @@ extension EndToEnd {
                     let section = try run(machine, daemon, ["info", title.dropFirst(2).lowercased()])
                     #expect(section.status == 0 && section.text.hasPrefix(title), "\(title)")
                 }
-                try daemon.stop()
             }
         }
 
-        @Test func `warm says that an origin failed, and for whom`() throws {
+        @Test func `warm counts failed downloads and exits with status 1`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { $0.settings.setOrigin("http://127.0.0.1:1/{profile}") }
                 #expect(try run(machine, daemon, ["login", "alice"]).status == 0)
                 let warmed = try run(machine, daemon, ["warm", "alice", "bob"])
                 #expect(warmed.status == 1)
                 #expect(warmed.text.contains("failed 1"))
-                try daemon.stop()
             }
         }
     }

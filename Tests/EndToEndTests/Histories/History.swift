@@ -1,34 +1,34 @@
-/// What many clients asked of one daemon, and what each was told: the material of a ``HistoryChecker``.
+/// A record of the commands that clients sent to a daemon, with their outcomes. The input of ``HistoryChecker``.
 ///
-/// Times are numbers of one clock that ticks once for each, so that no two are the same.
+/// Times are values of a logical clock, which advances by one for each. No two times are equal.
 struct History: Codable, Sendable {
     enum Command: Codable, Equatable, Sendable {
         case login
         case logout
         case purge
         case purgeProfile(String)
-        /// With the image's number.
+        /// Profile and image number.
         case put(String, Int)
         case get(String)
-        /// GET … CACHED: asks no origin.
-        case look(String)
-        /// Somebody killed the daemon, and started it again.
+        /// GET with CACHED.
+        case getCached(String)
+        /// A kill and a restart of the daemon.
         case kill
     }
 
     enum Outcome: Codable, Equatable, Sendable {
         case ok
-        /// A receipt, and how many users it counts.
+        /// A receipt with its count of users and its epoch.
         case receipt(users: Int64, epoch: Int64)
         /// The number of the image.
         case image(Int)
-        /// Neither the cache has an image nor, as far as is known, the origin.
+        /// Null: no image in the cache, and none known at the origin.
         case missing
         case notLoggedIn
         case cancelled
         /// The origin failed.
         case failed
-        /// The daemon was killed before it answered.
+        /// The daemon was killed before the reply.
         case unknown
     }
 
@@ -41,17 +41,18 @@ struct History: Codable, Sendable {
         var ended: Int
     }
 
-    /// What the origin gave, by its number.
+    /// A response of the origin.
     struct Download: Codable, Equatable, Sendable {
-        /// User and profile.
+        /// `user/profile`.
         var path: String
-        /// When the origin saw the request.
+        /// Arrival of the request at the origin.
         var began: Int
-        /// Whether the answer may be kept.
-        var isKept: Bool
+        /// Whether the response may be stored.
+        var isStorable: Bool
     }
 
     var events: [Event] = []
+    /// Downloads by image number.
     var downloads: [Int: Download] = [:]
     private(set) var clock = 0
 
@@ -62,33 +63,33 @@ struct History: Codable, Sendable {
 }
 
 extension History.Command {
-    /// Whether what it ends lets go of those who wait for a picture of the profile.
-    func ends(_ profile: String) -> Bool {
+    /// Whether the command cancels waiters for an image of the profile.
+    func cancels(_ profile: String) -> Bool {
         switch self {
         case .logout, .purge, .kill: true
         case .purgeProfile(let purged): purged == profile
-        case .login, .put, .get, .look: false
+        case .login, .put, .get, .getCached: false
         }
     }
 
     var profile: String? {
         switch self {
-        case .put(let profile, _), .get(let profile), .look(let profile), .purgeProfile(let profile): profile
+        case .put(let profile, _), .get(let profile), .getCached(let profile), .purgeProfile(let profile): profile
         case .login, .logout, .purge, .kill: nil
         }
     }
 }
 
 extension History.Event {
-    /// Whether nothing is changed by it, wherever in the order it stands.
-    var isRead: Bool {
+    /// Whether the command changes nothing at any position in the order.
+    var isReadOnly: Bool {
         switch (command, outcome) {
-        case (.get, _), (.look, _), (_, .cancelled), (_, .notLoggedIn): true
+        case (.get, _), (.getCached, _), (_, .cancelled), (_, .notLoggedIn): true
         default: false
         }
     }
 
-    var isOfProfile: Bool {
+    var isPurgeOfProfile: Bool {
         if case .purgeProfile = command { true } else { false }
     }
 }

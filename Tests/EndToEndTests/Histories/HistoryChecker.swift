@@ -1,36 +1,35 @@
-/// Tells whether what clients saw can be explained: by an order in which the commands of each user ran one after
-/// another, each somewhere between its request and its reply (Herlihy and Wing, Linearizability, 1990), and in which no
-/// image came behind an ending that it is older than. But for a read that overlaps a PUT, which may have the PUT's
-/// image before that has its place in the order, as a regular register lets it (Lamport, On Interprocess Communication,
-/// 1986).
+/// Checks whether a history is linearizable (Herlihy and Wing, Linearizability, 1990): for each user, the commands must
+/// have a sequential order in which each takes effect between its request and its reply, and in which no image is
+/// served after the purge or logout that removed it. One exception: a read that overlaps a PUT may return the new image
+/// early, as with a regular register (Lamport, On Interprocess Communication, 1986).
 ///
-/// The search is Wing and Gong's (Testing and Verifying Concurrent Objects, 1993): it goes through the orders that the
-/// times allow and passes over what it has come to before.
+/// The search is that of Wing and Gong (Testing and Verifying Concurrent Objects, 1993): it tries all orders that the
+/// times allow, and visits no state twice.
 struct HistoryChecker {
-    /// What the cache of one user may hold.
-    private struct Holding: Hashable {
-        enum Picture: Hashable {
+    /// A possible state of one user's cache.
+    private struct CacheState: Hashable {
+        enum Image: Hashable {
             case put(Int)
             case downloaded(Int)
-            /// A download that a kill may have taken with it: its reply does not wait for the disk (I4).
-            case perhaps(Int)
+            /// A download before a kill. It may be lost, since its reply does not wait for the write to disk (I4).
+            case uncertain(Int)
         }
 
         var isLoggedIn = false
-        var pictures: [String: Picture] = [:]
-        /// When the newest ending began of those that count for all profiles.
+        var images: [String: Image] = [:]
+        /// Start of the latest purge of all profiles or logout.
         var fence = 0
-        /// Of those that count for one.
+        /// Start of the latest purge of each profile.
         var fences: [String: Int] = [:]
     }
 
-    /// A place in the search: which events are done, and what is held then.
-    private struct Place: Hashable {
-        /// All before it are done.
+    /// A node of the search: the events that are done, and the state after them.
+    private struct SearchNode: Hashable {
+        /// All events before this index are done.
         var first = 0
-        /// Done beyond it, in order.
+        /// Further events that are done, in ascending order.
         var ahead: [Int] = []
-        var holding = Holding()
+        var state = CacheState()
 
         mutating func finish(_ index: Int) {
             ahead.insert(index, at: ahead.firstIndex { $0 > index } ?? ahead.count)
@@ -44,12 +43,12 @@ struct HistoryChecker {
     private let user: String
     private let events: [History.Event]
     private let downloads: [Int: History.Download]
-    /// Those that ran at the same time as a log-out: both may have counted the user.
-    private var logoutsMeet: Set<Int> = []
-    /// Reads of an image whose PUT ran at the same time.
-    private var putsMeet: Set<Int> = []
+    /// Events that overlap a logout. Both receipts may count the user.
+    private var overlapsLogout: Set<Int> = []
+    /// Reads that overlap the PUT of the image they returned.
+    private var overlapsPut: Set<Int> = []
 
-    /// What contradicts the history; nil if nothing does.
+    /// Describes why the history is inconsistent; nil if it is consistent.
     static func contradiction(in history: History) -> String? {
         if let contradiction = contradictionOfEpochs(history.events) { return contradiction }
         for user in Set(history.events.compactMap(\.user)).sorted() {
@@ -60,27 +59,27 @@ struct HistoryChecker {
 
     private init(_ user: String, _ history: History) {
         self.user = user
-        // An answer to a read that never came shows nothing.
+        // A read without a reply is irrelevant.
         events = history.events.filter { event in
             guard event.user == nil || event.user == user else { return false }
             switch event.command {
-            case .get, .look: return event.outcome != .unknown
+            case .get, .getCached: return event.outcome != .unknown
             default: return true
             }
         }.sorted { $0.began < $1.began }
         downloads = history.downloads
         for (index, event) in events.enumerated() where isOverlapped(event, where: { $0 == .logout }) {
-            logoutsMeet.insert(index)
+            overlapsLogout.insert(index)
         }
         for (index, event) in events.enumerated() {
             guard case .image(let number) = event.outcome, let profile = event.command.profile else { continue }
-            if isOverlapped(event, where: { $0 == .put(profile, number) }) { putsMeet.insert(index) }
+            if isOverlapped(event, where: { $0 == .put(profile, number) }) { overlapsPut.insert(index) }
         }
     }
 
     // MARK: Receipts
 
-    /// A receipt's epoch is above that of every ending that was acknowledged before it was asked for.
+    /// Checks that the epoch of each receipt exceeds all epochs acknowledged before its request.
     private static func contradictionOfEpochs(_ events: [History.Event]) -> String? {
         var ends: [(time: Int, epoch: Int64)] = []
         var begins: [(time: Int, epoch: Int64)] = []
@@ -98,7 +97,7 @@ struct HistoryChecker {
                 next += 1
             }
             if epoch <= highest {
-                return "a receipt asked for at \(time) has epoch \(epoch), and \(highest) was acknowledged before"
+                return "epoch \(epoch) of the command at \(time) does not exceed the earlier epoch \(highest)"
             }
         }
         return nil
@@ -109,38 +108,38 @@ struct HistoryChecker {
     private func contradiction() -> String? {
         for event in events {
             guard event.outcome == .cancelled, let profile = event.command.profile else { continue }
-            if !isOverlapped(event, where: { $0.ends(profile) }) {
-                return "\(user): \(event): CANCELLED, and nothing ended it"
+            if !isOverlapped(event, where: { $0.cancels(profile) }) {
+                return "\(user): \(event): CANCELLED without a cause"
             }
         }
         return contradictionOfOrder()
     }
 
-    private func isOverlapped(_ event: History.Event, where isIt: (History.Command) -> Bool) -> Bool {
+    private func isOverlapped(_ event: History.Event, where condition: (History.Command) -> Bool) -> Bool {
         events.contains { other in
-            other != event && isIt(other.command) && other.began < event.ended && event.began < other.ended
+            other != event && condition(other.command) && other.began < event.ended && event.began < other.ended
         }
     }
 
     private func contradictionOfOrder() -> String? {
-        var seen: Set<Place> = []
-        var open = [Place()]
-        var furthest = Place()
-        while let place = open.popLast() {
-            if place.first == events.count { return nil }
-            guard seen.insert(place).inserted else { continue }
-            if place.first + place.ahead.count > furthest.first + furthest.ahead.count { furthest = place }
-            var following: [Place] = []
-            for index in candidates(at: place) {
-                let holdings = holdings(after: events[index], at: index, on: place.holding)
-                let next = holdings.map { holding in
-                    var next = place
-                    next.holding = holding
+        var seen: Set<SearchNode> = []
+        var open = [SearchNode()]
+        var furthest = SearchNode()
+        while let node = open.popLast() {
+            if node.first == events.count { return nil }
+            guard seen.insert(node).inserted else { continue }
+            if node.first + node.ahead.count > furthest.first + furthest.ahead.count { furthest = node }
+            var following: [SearchNode] = []
+            for index in candidates(at: node) {
+                let states = states(after: events[index], at: index, on: node.state)
+                let next = states.map { state in
+                    var next = node
+                    next.state = state
                     next.finish(index)
                     return next
                 }
-                // What only reads, and can be explained now, may as well come now: nothing else is shut out by it.
-                if events[index].isRead && holdings == [place.holding] {
+                // A read-only event that is possible here can come first without excluding another order.
+                if events[index].isReadOnly && states == [node.state] {
                     following = next
                     break
                 }
@@ -149,15 +148,15 @@ struct HistoryChecker {
             open += following
         }
         let undone = candidates(at: furthest).map { "\n    \(events[$0])" }.joined()
-        return "\(user): no order explains what follows on \(furthest.holding):\(undone)"
+        return "\(user): no consistent order; after \(furthest.state), none of these is possible:\(undone)"
     }
 
-    /// Events that may come next: those that began before any other that is left had ended.
-    private func candidates(at place: Place) -> [Int] {
+    /// Events that may come next: those that began before the end of every other remaining event.
+    private func candidates(at node: SearchNode) -> [Int] {
         var found: [Int] = []
         var earliestEnd = Int.max
-        var ahead = place.ahead[...]
-        for index in place.first..<events.count {
+        var ahead = node.ahead[...]
+        for index in node.first..<events.count {
             if ahead.first == index {
                 ahead.removeFirst()
                 continue
@@ -171,27 +170,27 @@ struct HistoryChecker {
 
     // MARK: One command
 
-    /// What may be held after an event; none if it cannot happen there.
-    private func holdings(after event: History.Event, at index: Int, on before: Holding) -> [Holding] {
+    /// The possible states after an event; none if the event is impossible in this state.
+    private func states(after event: History.Event, at index: Int, on before: CacheState) -> [CacheState] {
         switch event.outcome {
         case .unknown:
-            // A command that was under way is done, or is not.
+            // The interrupted command was done or not done.
             return [after(event, on: before), before]
         case .ok:
             if case .put = event.command, !before.isLoggedIn { return [] }
             return [after(event, on: before)]
         case .receipt(let users, _):
-            if users > 0 && !before.isLoggedIn && event.user != nil && !logoutsMeet.contains(index) { return [] }
-            // A profile of which there is nothing counts nobody.
-            if users == 0 && before.isLoggedIn && !event.isOfProfile { return [] }
+            if users > 0 && !before.isLoggedIn && event.user != nil && !overlapsLogout.contains(index) { return [] }
+            // A purge of a profile without an image counts no user.
+            if users == 0 && before.isLoggedIn && !event.isPurgeOfProfile { return [] }
             return [after(event, on: before)]
         case .image(let number):
             guard before.isLoggedIn, let profile = event.command.profile else { return [] }
             let explained = after(image: number, of: profile, event, on: before)
-            return explained.isEmpty && putsMeet.contains(index) ? [before] : explained
+            return explained.isEmpty && overlapsPut.contains(index) ? [before] : explained
         case .missing, .failed:
             guard before.isLoggedIn, let profile = event.command.profile else { return [] }
-            return withoutPicture(profile, before).map { [$0] } ?? []
+            return withoutImage(profile, before).map { [$0] } ?? []
         case .notLoggedIn:
             return before.isLoggedIn ? [] : [before]
         case .cancelled:
@@ -199,58 +198,58 @@ struct HistoryChecker {
         }
     }
 
-    private func after(_ event: History.Event, on before: Holding) -> Holding {
-        var holding = before
+    private func after(_ event: History.Event, on before: CacheState) -> CacheState {
+        var state = before
         switch event.command {
         case .login:
-            holding.isLoggedIn = true
+            state.isLoggedIn = true
         case .logout, .purge:
-            holding.pictures = [:]
-            holding.fences = [:]
-            holding.fence = max(before.fence, event.began)
-            if event.command == .logout { holding.isLoggedIn = false }
+            state.images = [:]
+            state.fences = [:]
+            state.fence = max(before.fence, event.began)
+            if event.command == .logout { state.isLoggedIn = false }
         case .purgeProfile(let profile):
-            holding.pictures[profile] = nil
-            holding.fences[profile] = max(before.fences[profile] ?? 0, event.began)
+            state.images[profile] = nil
+            state.fences[profile] = max(before.fences[profile] ?? 0, event.began)
         case .put(let profile, let number):
-            if before.isLoggedIn { holding.pictures[profile] = .put(number) }
+            if before.isLoggedIn { state.images[profile] = .put(number) }
         case .kill:
-            holding.pictures = before.pictures.mapValues { picture in
-                if case .downloaded(let number) = picture { .perhaps(number) } else { picture }
+            state.images = before.images.mapValues { image in
+                if case .downloaded(let number) = image { .uncertain(number) } else { image }
             }
-        case .get, .look:
+        case .get, .getCached:
             break
         }
-        return holding
+        return state
     }
 
     private func after(
-        image number: Int, of profile: String, _ event: History.Event, on before: Holding
-    ) -> [Holding] {
-        var holding = before
-        switch before.pictures[profile] {
+        image number: Int, of profile: String, _ event: History.Event, on before: CacheState
+    ) -> [CacheState] {
+        var state = before
+        switch before.images[profile] {
         case .put(number), .downloaded(number):
             return [before]
-        case .perhaps(number):
-            holding.pictures[profile] = .downloaded(number)
-            return [holding]
+        case .uncertain(number):
+            state.images[profile] = .downloaded(number)
+            return [state]
         case .put, .downloaded:
             return []
-        case .perhaps, nil:
+        case .uncertain, nil:
             guard let download = downloads[number], download.path == "\(user)/\(profile)",
                 download.began > max(before.fence, before.fences[profile] ?? 0), download.began < event.ended
             else { return [] }
-            holding.pictures[profile] = download.isKept ? .downloaded(number) : nil
-            return [holding]
+            state.images[profile] = download.isStorable ? .downloaded(number) : nil
+            return [state]
         }
     }
 
-    private func withoutPicture(_ profile: String, _ before: Holding) -> Holding? {
-        var holding = before
-        switch before.pictures[profile] {
+    private func withoutImage(_ profile: String, _ before: CacheState) -> CacheState? {
+        var state = before
+        switch before.images[profile] {
         case .put, .downloaded: return nil
-        case .perhaps, nil: holding.pictures[profile] = nil
+        case .uncertain, nil: state.images[profile] = nil
         }
-        return holding
+        return state
     }
 }

@@ -1,11 +1,11 @@
 import Testing
 
 extension EndToEnd {
-    /// The checker of histories, without the daemon: what it passes over, no history can show.
+    /// Tests of ``HistoryChecker`` with constructed histories.
     struct HistoryCheckerTests {
         private typealias Step = (String, History.Command, History.Outcome)
 
-        /// One command after another, each at the time of its place: 10 to 15, 20 to 25, and so on.
+        /// A history of sequential commands, at the times 10 to 15, 20 to 25, and so on.
         private static func history(_ steps: [Step], downloads: [Int: History.Download] = [:]) -> History {
             var history = History()
             history.downloads = downloads
@@ -19,14 +19,14 @@ extension EndToEnd {
             return history
         }
 
-        private static func download(_ profile: String, at time: Int, isKept: Bool = true) -> History.Download {
-            .init(path: "alice/\(profile)", began: time, isKept: isKept)
+        private static func download(_ profile: String, at time: Int, isStorable: Bool = true) -> History.Download {
+            .init(path: "alice/\(profile)", began: time, isStorable: isStorable)
         }
 
         private static let login: Step = ("alice", .login, .ok)
         private static func put(_ number: Int) -> Step { ("alice", .put("bob", number), .ok) }
         private static func get(_ outcome: History.Outcome) -> Step { ("alice", .get("bob"), outcome) }
-        private static func look(_ outcome: History.Outcome) -> Step { ("alice", .look("bob"), outcome) }
+        private static func getCached(_ outcome: History.Outcome) -> Step { ("alice", .getCached("bob"), outcome) }
         private static func logout(_ users: Int64, _ epoch: Int64) -> Step {
             ("alice", .logout, .receipt(users: users, epoch: epoch))
         }
@@ -38,80 +38,80 @@ extension EndToEnd {
         }
         private static let kill: Step = ("*", .kill, .ok)
 
-        private static let right: [[Step]] = [
-            [login, put(1), get(.image(1)), purge(1, 1), look(.missing), logout(1, 2), look(.notLoggedIn)],
-            [look(.notLoggedIn), logout(0, 1), purge(0, 1), login, login, look(.missing), get(.failed)],
-            [login, put(1), kill, look(.image(1)), put(2), ("*", .logout, .receipt(users: 1, epoch: 1)), login],
-            [login, put(1), purgeBob(1, 1), purgeBob(0, 1), look(.missing), logout(1, 2)],
+        private static let consistent: [[Step]] = [
+            [login, put(1), get(.image(1)), purge(1, 1), getCached(.missing), logout(1, 2), getCached(.notLoggedIn)],
+            [getCached(.notLoggedIn), logout(0, 1), purge(0, 1), login, login, getCached(.missing), get(.failed)],
+            [login, put(1), kill, getCached(.image(1)), put(2), ("*", .logout, .receipt(users: 1, epoch: 1)), login],
+            [login, put(1), purgeBob(1, 1), purgeBob(0, 1), getCached(.missing), logout(1, 2)],
         ]
 
-        @Test(arguments: right.indices)
-        func `a history that can be explained is`(index: Int) {
-            let contradiction = HistoryChecker.contradiction(in: Self.history(Self.right[index]))
+        @Test(arguments: consistent.indices)
+        func `a consistent history is accepted`(index: Int) {
+            let contradiction = HistoryChecker.contradiction(in: Self.history(Self.consistent[index]))
             #expect(contradiction == nil)
         }
 
-        private static let wrong: [(String, [Step])] = [
-            ("no such user", [get(.image(1))]),
-            ("an image that nobody made", [login, get(.image(1))]),
-            ("I7: an older image than was put", [login, put(1), put(2), look(.image(1))]),
-            ("I5: an image that was put is gone", [login, put(1), look(.missing)]),
-            ("I4: a kill takes an image that was put", [login, put(1), kill, look(.missing)]),
-            ("I4: a kill takes a log-in", [login, kill, look(.notLoggedIn)]),
-            ("I4: a kill undoes a log-out", [login, logout(1, 1), kill, look(.missing)]),
-            ("I3: an image behind a purge", [login, put(1), purge(1, 1), look(.image(1))]),
-            ("I3: an image behind a purge of its profile", [login, put(1), purgeBob(1, 1), look(.image(1))]),
+        private static let inconsistent: [(String, [Step])] = [
+            ("an image without a login", [get(.image(1))]),
+            ("an unknown image", [login, get(.image(1))]),
+            ("I7: an older image than that of the last PUT", [login, put(1), put(2), getCached(.image(1))]),
+            ("I5: a stored image is missing", [login, put(1), getCached(.missing)]),
+            ("I4: a kill removes a stored image", [login, put(1), kill, getCached(.missing)]),
+            ("I4: a kill undoes a login", [login, kill, getCached(.notLoggedIn)]),
+            ("I4: a kill undoes a logout", [login, logout(1, 1), kill, getCached(.missing)]),
+            ("I3: an image after a purge", [login, put(1), purge(1, 1), getCached(.image(1))]),
+            ("I3: an image after a purge of its profile", [login, put(1), purgeBob(1, 1), getCached(.image(1))]),
             (
-                "I3: an image behind a purge of all",
-                [login, put(1), ("*", .purge, .receipt(users: 1, epoch: 1)), look(.image(1))]
+                "I3: an image after a purge of all users",
+                [login, put(1), ("*", .purge, .receipt(users: 1, epoch: 1)), getCached(.image(1))]
             ),
-            ("I2: an image behind a log-out and a log-in", [login, put(1), logout(1, 1), login, look(.image(1))]),
-            ("I2: a user behind a log-out", [login, logout(1, 1), look(.missing)]),
-            ("I2: a PUT behind a log-out", [login, logout(1, 1), put(1)]),
-            ("a log-out that counts nobody", [login, logout(0, 1)]),
-            ("a log-out that counts somebody who was out", [logout(1, 1)]),
-            ("an epoch that comes again", [login, purge(1, 1), purge(1, 1)]),
-            ("NOLOGIN behind a LOGIN", [login, look(.notLoggedIn)]),
-            ("CANCELLED, and nothing ended it", [login, get(.cancelled)]),
-            ("the origin's failure in place of an image that is held", [login, put(1), get(.failed)]),
+            ("I2: an image after a logout and a login", [login, put(1), logout(1, 1), login, getCached(.image(1))]),
+            ("I2: a logged-in user after a logout", [login, logout(1, 1), getCached(.missing)]),
+            ("I2: a PUT after a logout", [login, logout(1, 1), put(1)]),
+            ("a logout that does not count a logged-in user", [login, logout(0, 1)]),
+            ("a logout that counts a user who is not logged in", [logout(1, 1)]),
+            ("a repeated epoch", [login, purge(1, 1), purge(1, 1)]),
+            ("NOLOGIN after LOGIN", [login, getCached(.notLoggedIn)]),
+            ("CANCELLED without a cause", [login, get(.cancelled)]),
+            ("a failure of the origin instead of a stored image", [login, put(1), get(.failed)]),
         ]
 
-        @Test(arguments: wrong.indices)
-        func `a history that nothing explains is found out`(index: Int) {
-            let (what, steps) = Self.wrong[index]
+        @Test(arguments: inconsistent.indices)
+        func `an inconsistent history is rejected`(index: Int) {
+            let (what, steps) = Self.inconsistent[index]
             #expect(HistoryChecker.contradiction(in: Self.history(steps)) != nil, "\(what)")
-            // Without its last step it is right.
+            // Only the last step is inconsistent.
             #expect(HistoryChecker.contradiction(in: Self.history(steps.dropLast())) == nil, "\(what)")
         }
 
         @Test(arguments: [(21, true, true), (19, true, false), (21, false, true), (36, true, false)])
-        func `I3: a download is served behind a purge only if it began behind the purge's beginning`(
-            time: Int, isKept: Bool, isRight: Bool
+        func `I3: a download is served after a purge only if it began after the start of the purge`(
+            time: Int, isStorable: Bool, isConsistent: Bool
         ) {
-            let downloads = [7: Self.download("bob", at: time, isKept: isKept)]
+            let downloads = [7: Self.download("bob", at: time, isStorable: isStorable)]
             let history = Self.history([Self.login, Self.purge(1, 1), Self.get(.image(7))], downloads: downloads)
-            #expect((HistoryChecker.contradiction(in: history) == nil) == isRight)
+            #expect((HistoryChecker.contradiction(in: history) == nil) == isConsistent)
         }
 
         @Test(arguments: [true, false])
-        func `a download is held if it may be kept, and a kill may take it`(isKept: Bool) {
-            let downloads = [7: Self.download("bob", at: 11, isKept: isKept)]
-            func isRight(_ steps: [Step]) -> Bool {
+        func `a storable download is stored, and a kill may remove it`(isStorable: Bool) {
+            let downloads = [7: Self.download("bob", at: 11, isStorable: isStorable)]
+            func isConsistent(_ steps: [Step]) -> Bool {
                 let start = [Self.login, Self.get(.image(7))]
                 return HistoryChecker.contradiction(in: Self.history(start + steps, downloads: downloads)) == nil
             }
-            #expect(isRight([Self.look(.missing)]) == !isKept)
-            #expect(isRight([Self.look(.image(7)), Self.look(.image(7))]))
-            #expect(isRight([Self.kill, Self.look(.missing)]))
-            #expect(isRight([Self.kill, Self.look(.image(7))]))
-            #expect(isRight([Self.kill, Self.look(.missing), Self.look(.missing), Self.get(.failed)]))
-            #expect(!isRight([Self.put(8), Self.look(.image(7))]))
+            #expect(isConsistent([Self.getCached(.missing)]) == !isStorable)
+            #expect(isConsistent([Self.getCached(.image(7)), Self.getCached(.image(7))]))
+            #expect(isConsistent([Self.kill, Self.getCached(.missing)]))
+            #expect(isConsistent([Self.kill, Self.getCached(.image(7))]))
+            #expect(isConsistent([Self.kill, Self.getCached(.missing), Self.getCached(.missing), Self.get(.failed)]))
+            #expect(!isConsistent([Self.put(8), Self.getCached(.image(7))]))
         }
 
-        @Test func `commands that overlap may have run in either order, and each only in one of them`() {
-            func isRight(_ outcomes: [History.Outcome]) -> Bool {
+        @Test func `overlapping commands may have run in either order`() {
+            func isConsistent(_ outcomes: [History.Outcome]) -> Bool {
                 var history = Self.history([Self.login, Self.put(1)])
-                // A PUT and a purge under way at once, and looks at what came of it.
+                // A PUT and a purge overlap, with reads during both.
                 history.events.append(
                     .init(user: "alice", command: .put("bob", 2), outcome: .ok, began: 30, ended: 90))
                 history.events.append(
@@ -120,33 +120,33 @@ extension EndToEnd {
                 for (index, outcome) in outcomes.enumerated() {
                     history.events.append(
                         .init(
-                            user: "alice", command: .look("bob"), outcome: outcome, began: 32 + 10 * index,
+                            user: "alice", command: .getCached("bob"), outcome: outcome, began: 32 + 10 * index,
                             ended: 33 + 10 * index))
                 }
                 return HistoryChecker.contradiction(in: history) == nil
             }
-            #expect(isRight([.image(1), .image(2), .missing]))
-            #expect(isRight([.image(1), .missing, .image(2)]))
-            #expect(isRight([.cancelled, .image(1)]))
-            // Before the PUT is done, and after.
-            #expect(isRight([.image(2), .image(1), .image(2)]))
-            #expect(!isRight([.missing, .image(1)]))
-            #expect(!isRight([.missing, .image(1), .missing]))
+            #expect(isConsistent([.image(1), .image(2), .missing]))
+            #expect(isConsistent([.image(1), .missing, .image(2)]))
+            #expect(isConsistent([.cancelled, .image(1)]))
+            // A read that overlaps the PUT may return its image early.
+            #expect(isConsistent([.image(2), .image(1), .image(2)]))
+            #expect(!isConsistent([.missing, .image(1)]))
+            #expect(!isConsistent([.missing, .image(1), .missing]))
         }
 
-        @Test func `what a kill left without an answer was done, or was not`() {
-            func isRight(_ outcome: History.Outcome) -> Bool {
+        @Test func `a command that a kill interrupted was done or not done`() {
+            func isConsistent(_ outcome: History.Outcome) -> Bool {
                 var history = Self.history([Self.login, Self.put(1)])
                 history.events.append(
                     .init(user: "alice", command: .put("bob", 2), outcome: .unknown, began: 30, ended: 36))
                 history.events.append(.init(user: nil, command: .kill, outcome: .ok, began: 32, ended: 35))
                 history.events.append(
-                    .init(user: "alice", command: .look("bob"), outcome: outcome, began: 40, ended: 41))
+                    .init(user: "alice", command: .getCached("bob"), outcome: outcome, began: 40, ended: 41))
                 return HistoryChecker.contradiction(in: history) == nil
             }
-            #expect(isRight(.image(1)))
-            #expect(isRight(.image(2)))
-            #expect(!isRight(.missing))
+            #expect(isConsistent(.image(1)))
+            #expect(isConsistent(.image(2)))
+            #expect(!isConsistent(.missing))
         }
     }
 }

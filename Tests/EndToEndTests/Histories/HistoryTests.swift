@@ -2,19 +2,18 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// Many clients over a few users, an origin that misbehaves, and kills: what each client saw must be explained by
-    /// some order in which the commands ran one after another, and no image may come behind an ending that it is older
-    /// than.
+    /// Random commands of concurrent clients, with a faulty origin and kills. The replies must be consistent with a
+    /// sequential order of the commands, and no image may be served after the purge or logout that removed it.
     struct HistoryTests {
-        /// One in `make test`; `make history-test ROUNDS=100` for more.
+        /// The number of histories: 1 in `make test`, more with `make history-test ROUNDS=100`.
         private static let histories = Int(ProcessInfo.processInfo.environment["THUMBCACHED_HISTORIES"] ?? "") ?? 1
-        /// In one history.
+        /// Kills in one history.
         private static let kills = 3
         private static let clients = 6
         private static let users = ["alice", "carol"]
         private static let profiles = ["bob", "dave", "eve"]
 
-        /// What the threads of a round share.
+        /// State that all threads share.
         private final class Recorder: Sendable {
             let serial = Serial()
             let history = Watched(History())
@@ -29,8 +28,8 @@ extension EndToEnd {
                 }
             }
 
-            /// What had no answer when the daemon was killed was done by now, or never is.
-            func endUnknown() {
+            /// Ends the commands without a reply: each was done before the restart, or is never done.
+            func endUnansweredCommands() {
                 history.change { history in
                     let now = history.tick()
                     for index in history.events.indices where history.events[index].ended == .max {
@@ -39,7 +38,7 @@ extension EndToEnd {
                 }
             }
 
-            /// The origin: most answers are images that may be kept.
+            /// The origin's response: a storable image, an unstorable one, or a failure.
             func answer(_ request: GatedOrigin.Request) -> [GatedOrigin.Step] {
                 var noise = Noise(seed: "answer \(request.number)")
                 let path = String(request.path.dropFirst())
@@ -47,7 +46,7 @@ extension EndToEnd {
                 let kind = Int.random(in: 0..<100, using: &noise)
                 let number = history.change { history in
                     let number = serial.next()
-                    history.downloads[number] = .init(path: path, began: history.tick(), isKept: !(60..<75 ~= kind))
+                    history.downloads[number] = .init(path: path, began: history.tick(), isStorable: !(60..<75 ~= kind))
                     return number
                 }
                 let image = Serial.image(profile, number)
@@ -61,19 +60,17 @@ extension EndToEnd {
             }
         }
 
-        /// Without a memory tier images come from disk, from files that stay open.
+        /// Without a memory tier, images are read from files that stay open.
         @Test(arguments: ["64MiB", "0"])
-        func
-            `I2 to I5, I7, F41: what many clients see has an order, through kills, and nothing is older than it may be`(
-                memoryTier: String
-            ) throws
-        {
+        func `I2 to I5, I7, F41: the replies to concurrent clients are linearizable, with kills`(
+            memoryTier: String
+        ) throws {
             for _ in 0..<Self.histories {
-                try withMachine { try Self.playHistory(on: $0, memoryTier: memoryTier) }
+                try withMachine { try Self.checkHistory(on: $0, memoryTier: memoryTier) }
             }
         }
 
-        private static func playHistory(on machine: Machine, memoryTier: String) throws {
+        private static func checkHistory(on machine: Machine, memoryTier: String) throws {
             let recorder = Recorder()
             let origin = try GatedOrigin { recorder.answer($0) }
             defer { origin.end() }
@@ -87,7 +84,7 @@ extension EndToEnd {
             var noise = Noise(seed: "\(seed)")
             for round in 1...kills {
                 let load = ThreadGroup(clients) { index in
-                    try play(Noise(seed: "\(seed) \(round) \(index)"), RESPClient(socket), recorder)
+                    try run(Noise(seed: "\(seed) \(round) \(index)"), RESPClient(socket), recorder)
                 }
                 let last = recorder.history.current.events.count + Int.random(in: 100...600, using: &noise)
                 #expect(recorder.history.wait(60) { $0.events.count >= last })
@@ -96,31 +93,31 @@ extension EndToEnd {
                 try load.wait()
                 try daemon.start()
                 recorder.record(nil, .kill, began: killed, .ok)
-                recorder.endUnknown()
+                recorder.endUnansweredCommands()
             }
-            // What is left in the end is one state, which belongs to the history as well.
+            // The final state is part of the history.
             let client = try daemon.connect()
             for user in users {
-                for profile in profiles { try ask(.look(profile), user, client, recorder) }
+                for profile in profiles { try send(.getCached(profile), user, client, recorder) }
             }
             let history = recorder.history.current
             let seen = Dictionary(grouping: history.events) { "\($0.outcome)".prefix { $0 != "(" } }
             print("  seed \(seed): \(seen.mapValues(\.count)), \(origin.requests.count) downloads")
             for outcome in ["ok", "receipt", "image", "missing", "notLoggedIn"] {
-                #expect(seen[outcome[...]]?.isEmpty == false, "no \(outcome)")
+                #expect(seen[outcome[...]]?.isEmpty == false, "no outcome \(outcome)")
             }
             if let contradiction = HistoryChecker.contradiction(in: history) {
-                let kept = "\(FileManager.default.temporaryDirectory.path)/thumbcached-history-\(seed).json"
-                try write(Array(JSONEncoder().encode(history)), to: kept)
-                Issue.record("seed \(seed), kept in \(kept): \(contradiction)")
+                let file = "\(FileManager.default.temporaryDirectory.path)/thumbcached-history-\(seed).json"
+                try write(Array(JSONEncoder().encode(history)), to: file)
+                Issue.record("seed \(seed), history in \(file): \(contradiction)")
             }
             #expect(try client.call("LOGOUT", "*")["users"] != nil)
-            // What a kill left half done is no log-in any more; the start's sweep takes it away.
-            try eventually("nothing is left on disk") { daemon.imageFiles.isEmpty && daemon.loginFiles.isEmpty }
+            // The sweep after the start removes files of interrupted commands.
+            try eventually("no file is left on disk") { daemon.imageFiles.isEmpty && daemon.loginFiles.isEmpty }
         }
 
-        /// Sends commands until the daemon dies.
-        private static func play(_ noise: Noise, _ client: RESPClient, _ recorder: Recorder) throws {
+        /// Sends random commands until the daemon is killed.
+        private static func run(_ noise: Noise, _ client: RESPClient, _ recorder: Recorder) throws {
             var noise = noise
             var isAnswered = true
             while isAnswered {
@@ -129,22 +126,22 @@ extension EndToEnd {
                 let command: History.Command =
                     switch Int.random(in: 0..<100, using: &noise) {
                     case ..<25: .get(profile)
-                    case ..<50: .look(profile)
+                    case ..<50: .getCached(profile)
                     case ..<70: .put(profile, recorder.serial.next())
                     case ..<83: .login
                     case ..<89: .purge
                     case ..<94: .purgeProfile(profile)
                     default: .logout
                     }
-                // Now and then of all users.
-                let isOfAll = (command == .logout || command == .purge) && Int.random(in: 0..<4, using: &noise) == 0
-                isAnswered = try ask(command, isOfAll ? nil : user, client, recorder)
+                // A quarter of the logouts and purges are for all users.
+                let isForAll = (command == .logout || command == .purge) && Int.random(in: 0..<4, using: &noise) == 0
+                isAnswered = try send(command, isForAll ? nil : user, client, recorder)
             }
         }
 
-        /// - Returns: false if the daemon was killed before it answered.
+        /// Sends a command and records its outcome. Returns false if the daemon was killed before the reply.
         @discardableResult
-        private static func ask(
+        private static func send(
             _ command: History.Command, _ user: String?, _ client: RESPClient, _ recorder: Recorder
         ) throws -> Bool {
             let began = recorder.now()
@@ -171,12 +168,12 @@ extension EndToEnd {
             case .purgeProfile(let profile): ["PURGE", user, "1", profile]
             case .put(let profile, let number): ["PUT", user, profile, Serial.image(profile, number)]
             case .get(let profile): ["GET", user, profile]
-            case .look(let profile): ["GET", user, profile, "CACHED"]
+            case .getCached(let profile): ["GET", user, profile, "CACHED"]
             case .kill: []
             }
         }
 
-        /// Nil for what no client should ever be told, such as bytes that nobody made.
+        /// Nil for an invalid reply, such as unknown bytes.
         private static func outcome(of reply: Reply, to command: History.Command) -> History.Outcome? {
             switch reply {
             case .ok: return .ok

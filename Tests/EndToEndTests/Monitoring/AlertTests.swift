@@ -2,18 +2,17 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// Each alert in config/prometheus fires for what it is about, and none does without trouble: promtool evaluates
-    /// them over made-up figures.
+    /// Tests of the alerts in config/prometheus. promtool evaluates them with constructed time series.
     struct AlertTests {
-        /// A metric with its labels, and its values in the notation of promtool, one every 15 s.
+        /// Metrics with labels, and their values in the notation of promtool, one for each 15 s.
         typealias Series = [String: String]
 
         private static let rejected = "thumbcached_rejected_entries_total"
         private static let hits = "thumbcached_request_duration_seconds_bucket{source=\"memory\""
         private static let downloads = "thumbcached_origin_downloads_total{origin=\"contacts\""
 
-        private static let calm: Series = [
-            "up{job=\"thumbcached\"}": "1x100", "thumbcached_up": "1x100", "thumbcached_endings_owed": "0x100",
+        private static let normal: Series = [
+            "up{job=\"thumbcached\"}": "1x100", "thumbcached_up": "1x100", "thumbcached_invalidations_pending": "0x100",
             rejected: "7x100", "thumbcached_store_failures_total": "7x100", "thumbcached_stores_skipped_total": "7x100",
             "thumbcached_breakers_open{scope=\"host\"}": "0x100", "thumbcached_breakers_open{scope=\"uid\"}": "3x100",
             "\(downloads),outcome=\"image\"}": "0+80x100", "\(downloads),outcome=\"failed\"}": "0+5x100",
@@ -23,14 +22,14 @@ extension EndToEnd {
             "\(hits),le=\"0.001\"}": "0+99x100", "\(hits),le=\"0.01\"}": "0+100x100",
             "\(hits),le=\"0.1\"}": "0+100x100",
             "\(hits),le=\"+Inf\"}": "0+100x100",
-            // However slow an origin is, it is not the machine.
+            // A slow origin must not fire ThumbcachedSlowHits.
             "thumbcached_request_duration_seconds_bucket{source=\"origin\",le=\"+Inf\"}": "0+100x100",
         ]
 
-        private static let troubles: [(alert: String, series: Series)] = [
+        private static let failures: [(alert: String, series: Series)] = [
             ("ThumbcachedDown", ["thumbcached_up": "0x100"]),
             ("ThumbcachedDown", ["up{job=\"thumbcached\"}": "0x100", "thumbcached_up": "_x100"]),
-            ("ThumbcachedEndingsOwed", ["thumbcached_endings_owed": "1x100"]),
+            ("ThumbcachedInvalidationsPending", ["thumbcached_invalidations_pending": "1x100"]),
             ("ThumbcachedEntriesRejected", [rejected: "7x70 8x30"]),
             ("ThumbcachedStoreFails", ["thumbcached_store_failures_total": "0+1x100"]),
             ("ThumbcachedWritesFallBehind", ["thumbcached_stores_skipped_total": "7x70 8x30"]),
@@ -44,7 +43,7 @@ extension EndToEnd {
             ("ThumbcachedSlowHits", ["\(hits),le=\"0.01\"}": "0+90x100", "\(hits),le=\"0.001\"}": "0+90x100"]),
         ]
 
-        /// What promtool is to find firing after 20 minutes, of these figures.
+        /// A test for promtool: the alerts that fire after 20 minutes.
         private func test(_ series: Series, firing: [String]) -> [String: Any] {
             [
                 "interval": "15s",
@@ -61,7 +60,7 @@ extension EndToEnd {
         private func run(_ machine: Machine, _ tests: [[String: Any]]) throws -> Finished {
             let file = machine.path("rules.test.json")
             let rules = "\(Prometheus.folder)/thumbcached.rules.yml"
-            // JSON is YAML, but for its escaped slashes.
+            // JSON without escaped slashes is valid YAML.
             let document: [String: Any] = ["rule_files": [rules], "evaluation_interval": "15s", "tests": tests]
             try write(
                 [UInt8](try JSONSerialization.data(withJSONObject: document, options: .withoutEscapingSlashes)),
@@ -69,20 +68,20 @@ extension EndToEnd {
             return try machine.run(["promtool", "test", "rules", file])
         }
 
-        @Test func `every alert fires for its trouble alone, and none without`() throws {
+        @Test func `each alert fires for its failure only`() throws {
             try withMachine { machine in
-                let rules = String(decoding: try read("\(Prometheus.folder)/thumbcached.rules.yml"), as: UTF8.self)
+                let rules = try readText("\(Prometheus.folder)/thumbcached.rules.yml")
                 let names = Set(rules.matches(of: /alert: ([A-Za-z]+)/).map { String($0.1) })
-                #expect(names == Set(Self.troubles.map(\.alert)), "each alert has a trouble here")
+                #expect(names == Set(Self.failures.map(\.alert)), "each alert needs a failure here")
 
-                let calm = test(Self.calm, firing: [])
-                let troubles = Self.troubles.map { trouble in
-                    test(Self.calm.merging(trouble.series) { $1 }, firing: [trouble.alert])
+                let normal = test(Self.normal, firing: [])
+                let failures = Self.failures.map { failure in
+                    test(Self.normal.merging(failure.series) { $1 }, firing: [failure.alert])
                 }
-                let checked = try run(machine, [calm] + troubles)
-                #expect(checked.status == 0, "\(checked.everything)")
-                // And promtool does look.
-                #expect(try run(machine, [test(Self.calm, firing: ["ThumbcachedDown"])]).status != 0)
+                let checked = try run(machine, [normal] + failures)
+                #expect(checked.status == 0, "\(checked.summary)")
+                // Proves that promtool detects a difference.
+                #expect(try run(machine, [test(Self.normal, firing: ["ThumbcachedDown"])]).status != 0)
             }
         }
     }

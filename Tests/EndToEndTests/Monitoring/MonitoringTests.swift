@@ -2,47 +2,45 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// thumbcached-exporter in front of a real daemon, and what is made of it: a real Prometheus with the configuration
-    /// and the alerts in `config`, the panels of the dashboard, and the page.
+    /// thumbcached-http with a running daemon, and with Prometheus, the alerts and the dashboard in `config`.
     struct MonitoringTests {
         @Test func `promtool accepts the configuration`() throws {
             try withMachine { machine in
-                let checked = try machine.run(["promtool", "check", "config", "\(Prometheus.folder)/prometheus.yml"])
-                #expect(checked.status == 0, "\(checked.everything)")
+                let checked = try machine.runSuccessfully([
+                    "promtool", "check", "config", "\(Prometheus.folder)/prometheus.yml",
+                ])
                 #expect(checked.text.contains("rules found"))
             }
         }
 
-        @Test func `a real Prometheus has every metric, an answer to every panel, and an alert without the daemon`()
-            throws
-        {
-            try withObserved { machine, daemon, exporter in
-                let prometheus = try Prometheus(machine, exporter: exporter)
+        @Test func `Prometheus has every metric, data for every panel, and an alert if the daemon is down`() throws {
+            try withObserved { machine, daemon, port in
+                let prometheus = try Prometheus(machine, target: port)
                 try eventually("Prometheus has scraped") { try prometheus.values(of: "thumbcached_up") == [1] }
                 #expect(try prometheus.values(of: "up") == [1])
 
                 let client = try daemon.connect()
                 let text = try #require(try client.call("METRICS").text)
-                let said = Set(
+                let metrics = Set(
                     text.split(separator: "\n").filter { !$0.hasPrefix("#") }
                         .map { String($0.prefix { !"{ ".contains($0) }) })
-                let known = Set(try #require(try prometheus.ask("label/__name__/values") as? [String]))
-                #expect(said.count > 50 && said.isSubset(of: known), "\(said.subtracting(known))")
+                let known = Set(try #require(try prometheus.query("label/__name__/values") as? [String]))
+                #expect(metrics.count > 50 && metrics.isSubset(of: known), "\(metrics.subtracting(known))")
 
                 let expressions = try dashboardExpressions()
                 #expect(expressions.count > 20)
-                // Two answers at least have the load between them, so that all rates and quantiles are numbers.
+                // Rates and quantiles need load between two scrapes.
                 try load(client)
-                var odd: [String] = []
-                try eventually("every panel has something to draw") {
-                    odd = try expressions.filter {
+                var empty: [String] = []
+                try eventually("every panel has data") {
+                    empty = try expressions.filter {
                         let values = try prometheus.values(of: $0)
                         return values.isEmpty || !values.allSatisfy(\.isFinite)
                     }
-                    if !odd.isEmpty { try load(client) }
-                    return odd.isEmpty
+                    if !empty.isEmpty { try load(client) }
+                    return empty.isEmpty
                 }
-                #expect(odd == [])
+                #expect(empty == [])
 
                 var alerts: [Prometheus.Alert] = []
                 try eventually("every alert has been evaluated") {
@@ -52,35 +50,33 @@ extension EndToEnd {
                 func down() -> String? { alerts.first { $0.name == "ThumbcachedDown" }?.state }
                 #expect(down() == "inactive")
                 #expect(try daemon.stop() == 0)
-                try eventually("the alert is on its way: \(alerts)") {
+                try eventually("the alert is pending: \(alerts)") {
                     alerts = try prometheus.alerts()
                     return down() == "pending"
                 }
                 #expect(try prometheus.values(of: "up") == [1])
                 try daemon.start()
-                try eventually("the alert is over: \(alerts)") {
+                try eventually("the alert is inactive: \(alerts)") {
                     alerts = try prometheus.alerts()
                     return down() == "inactive"
                 }
             }
         }
 
-        @Test func `the daemon's own user reads metrics, top and the exporter, also when access.admins is empty`()
-            throws
-        {
+        @Test func `the daemon's own uid may use metrics, top and thumbcached-http if access.admins is empty`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { $0.settings["access", "admins"] = [] }
                 let environment = ["THUMBCACHED_SOCKET": daemon.socket]
                 for words in [["metrics"], ["top", "--once"]] {
                     let run = try machine.run(["\(Files.programs)/thumbcachectl"] + words, environment: environment)
-                    #expect(run.status == 0 && run.text.contains("origin"), "\(run.everything)")
+                    #expect(run.status == 0 && run.text.contains("origin"), "\(run.summary)")
                 }
                 let port = try freePort()
-                // Without --socket, the exporter looks where thumbcachectl does.
-                _ = try machine.start(
-                    ["\(Files.programs)/thumbcached-exporter", "--listen", "127.0.0.1:\(port)"],
-                    environment: environment, errors: .file(machine.path("exporter.log")))
-                try eventually("the exporter has an answer of the daemon") {
+                // Without a socket in its configuration, thumbcached-http uses the same default as thumbcachectl.
+                _ = try HTTPService(
+                    machine, "[figures]\nlisten = \"127.0.0.1:\(port)\"\n", environment: environment
+                ) { try getHTTP(port, "/").status == 200 }
+                try eventually("thumbcached-http has scraped the daemon") {
                     do {
                         return try getHTTP(port, "/metrics").body.contains("thumbcached_up 1")
                     } catch is Failure { return false }
@@ -88,25 +84,25 @@ extension EndToEnd {
             }
         }
 
-        @Test func `I11: neither the page nor the metrics name a user, a profile, a token or a file`() throws {
-            try withObserved { machine, daemon, exporter in
+        @Test func `I11: page and metrics contain no user, profile, token or path`() throws {
+            try withObserved { machine, daemon, port in
                 let client = try daemon.connect()
                 #expect(try client.call("LOGIN", "alice", "TOKEN", "t0ken") == .ok)
                 try load(client)
-                try eventually("the page has figures") {
-                    try getHTTP(exporter, "/").body.contains("<title>thumbcached: answers</title>")
+                try eventually("the page shows the daemon's state") {
+                    try getHTTP(port, "/").body.contains("<title>thumbcached: up</title>")
                 }
                 for path in ["/", "/metrics"] {
-                    let answer = try getHTTP(exporter, path)
-                    #expect(answer.status == 200 && answer.body.contains("thumbcached"))
+                    let response = try getHTTP(port, path)
+                    #expect(response.status == 200 && response.body.contains("thumbcached"))
                     for secret in ["alice", "bob", "carol", "t0ken", machine.directory] {
-                        #expect(!answer.body.contains(secret), "\(secret) is in \(path)")
+                        #expect(!response.body.contains(secret), "\(secret) is in \(path)")
                     }
                 }
             }
         }
 
-        /// What the panels ask for, with the variable that Grafana fills in.
+        /// The expressions of the panels, with a value for Grafana's variable.
         private func dashboardExpressions() throws -> [String] {
             let file = try read("\(Files.repository)/config/grafana/thumbcached.json")
             let dashboard = try JSONSerialization.jsonObject(with: Data(file)) as? [String: Any]
@@ -116,42 +112,42 @@ extension EndToEnd {
         }
     }
 
-    /// The page in a browser that is too large for every run of the tests.
-    @Suite(.enabled(if: hasLargeExamples, "make test-examples runs them"))
+    /// The status page in a browser.
+    @Suite(.enabled(if: hasLargeExamples, "run by make test-examples"))
     struct StatusPageTests {
-        @Test func `a browser shows the page and its plots, light and dark, narrow and wide, and loads nothing else`()
-            throws
-        {
-            try withObserved { machine, daemon, exporter in
+        @Test func `the status page is readable in both color schemes and loads no other resources`() throws {
+            try withObserved { machine, daemon, port in
                 let client = try daemon.connect()
                 let plot = /class="line" d="M[^"]*L/
-                try eventually("there are plots") {
+                try eventually("the page has plots") {
                     try load(client)
-                    return try getHTTP(exporter, "/").body.matches(of: plot).count == 4
+                    return try getHTTP(port, "/").body.matches(of: plot).count == 4
                 }
                 let directory = URL(fileURLWithPath: try screenshot("status-page")).deletingLastPathComponent().path
                 let browser = try machine.run([
                     "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/status_page.py",
-                    "http://127.0.0.1:\(exporter)/", directory,
+                    "http://127.0.0.1:\(port)/", directory,
                 ])
                 #expect(
                     browser.text == """
                         360 light: styled fits readable
                         360 dark: styled fits readable
+                        500 light: styled fits readable
+                        500 dark: styled fits readable
                         1200 light: styled fits readable
                         1200 dark: styled fits readable
-                        says: answers
+                        state: up
                         plots: 4
-                        asked for: nothing else
-                        reported: nothing
+                        resources: none
+                        console: none
 
-                        """, "\(browser.everything)")
+                        """, "\(browser.summary)")
             }
         }
     }
 }
 
-/// A daemon with an origin, and an exporter in front of it, with its port.
+/// Runs a test with a daemon, its origin, and thumbcached-http with the given port.
 private func withObserved(_ body: (Machine, Daemon, UInt16) throws -> Void) throws {
     try withMachine { machine in
         let origin = try GatedOrigin { request in
@@ -159,27 +155,23 @@ private func withObserved(_ body: (Machine, Daemon, UInt16) throws -> Void) thro
             guard request.headers["if-none-match"] == nil else {
                 return [.send(GatedOrigin.response([], status: "304 Not Modified", headers: fields))]
             }
-            return [.send(GatedOrigin.response(Picture.gif(request.path), headers: fields))]
+            return [.send(GatedOrigin.response(TestImage.gif(request.path), headers: fields))]
         }
         defer { origin.end() }
         let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
         let port = try freePort()
-        let exporter = try machine.start(
-            [
-                "\(Files.programs)/thumbcached-exporter", "--socket", daemon.socket, "--listen", "127.0.0.1:\(port)",
-            ], errors: .file(machine.path("exporter.log")))
-        try eventually("the exporter listens on port \(port)") {
-            if let status = exporter.ending() { throw Failure("the exporter ended with status \(status)") }
-            do { return try getHTTP(port, "/").status == 200 } catch is Failure { return false }
+        let settings = "[figures]\nlisten = \"127.0.0.1:\(port)\"\n"
+        _ = try HTTPService(machine, settings, arguments: ["--socket", daemon.socket]) {
+            try getHTTP(port, "/").status == 200
         }
         try body(machine, daemon, port)
     }
 }
 
-/// A hit in memory, a download, one that found nothing new, a log-in and a log-out.
+/// A login, a PUT, a hit, a download, a revalidation and a logout.
 private func load(_ client: RESPClient) throws {
     #expect(try client.call("LOGIN", "alice") == .ok)
-    #expect(try client.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+    #expect(try client.call("PUT", "alice", "bob", TestImage.gif("bob")) == .ok)
     for profile in ["bob", "carol", "carol"] { _ = try client.call("GET", "alice", profile) }
     _ = try client.call("LOGOUT", "alice")
 }

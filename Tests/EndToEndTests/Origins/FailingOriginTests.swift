@@ -2,9 +2,9 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// An origin that fails, beside one that does not.
+    /// A failing origin beside a working one.
     struct FailingOriginTests {
-        /// A daemon with an origin `broken` that is not asked for hours after so many failures, and an origin `fine`.
+        /// A daemon with two origins. `broken` is suspended for hours after `failures` failures.
         private func daemon(
             _ machine: Machine, broken: GatedOrigin, fine: Nginx, failures: Int, more: [String: Settings.Value] = [:]
         ) throws -> Daemon {
@@ -18,18 +18,18 @@ extension EndToEnd {
             }
         }
 
-        private func nginx(_ machine: Machine, _ pictures: Int) throws -> Nginx {
-            let directory = try machine.makeDirectory("pictures")
-            for number in 0..<pictures { try write(Picture.gif("\(number)"), to: "\(directory)/\(number).gif") }
+        private func nginx(_ machine: Machine, _ images: Int) throws -> Nginx {
+            let directory = try machine.makeDirectory("images")
+            for number in 0..<images { try write(TestImage.gif("\(number)"), to: "\(directory)/\(number).gif") }
             return try Nginx(machine, serving: directory)
         }
 
-        /// What INFO's section `fetch` says of an origin.
-        private func figures(_ daemon: Daemon, _ origin: String) throws -> [String: Int] {
+        /// The counters of an origin in INFO's section `fetch`.
+        private func counters(_ daemon: Daemon, _ origin: String) throws -> [String: Int] {
             let line = try daemon.info("origin_\(origin)") ?? ""
             return Dictionary(
-                uniqueKeysWithValues: line.split(separator: ",").compactMap { figure in
-                    let parts = figure.split(separator: "=")
+                uniqueKeysWithValues: line.split(separator: ",").compactMap { counter in
+                    let parts = counter.split(separator: "=")
                     return parts.count == 2 ? Int(parts[1]).map { (String(parts[0]), $0) } : nil
                 })
         }
@@ -38,8 +38,8 @@ extension EndToEnd {
             ("500 Broken", "X-Other: 1", 5), ("503 Overloaded", "Retry-After: 3600", 1),
             ("429 Slow", "Retry-After: 3600", 1),
         ])
-        func `F37: a failing origin is asked as often as it may be, and another gives every image meanwhile`(
-            status: String, header: String, asked: Int
+        func `F37: requests to a failing origin are limited, and another origin is not affected`(
+            status: String, header: String, requests: Int
         ) throws {
             try withMachine { machine in
                 let broken = try GatedOrigin { _ in [.send(GatedOrigin.response([], status: status, headers: [header]))]
@@ -55,24 +55,26 @@ extension EndToEnd {
                 for number in 0..<200 {
                     last = try client.call("GET", "alice", "\(number)")
                     #expect(last.code == "ORIGIN", "\(last.brief)")
-                    #expect(try client.call("GET", "bob", "\(number)") == .bulk(Picture.gif("\(number)")))
+                    #expect(try client.call("GET", "bob", "\(number)") == .bulk(TestImage.gif("\(number)")))
                 }
-                #expect(last.brief.contains("is not asked for"), "\(last.brief)")
-                #expect(broken.requests.count == asked)
+                #expect(last.brief.contains("are suspended for"), "\(last.brief)")
+                #expect(broken.requests.count == requests)
                 #expect(try fine.requests().count == 200)
 
-                let failed = try figures(daemon, "broken")
-                #expect(failed["requests"] == asked && failed["failures"] == 200 && failed["rejected"] == 200 - asked)
+                let failed = try counters(daemon, "broken")
+                #expect(failed["requests"] == requests && failed["downloads_failed"] == 200)
+                #expect(failed["downloads_rejected"] == 200 - requests)
                 #expect(failed["retry_in_ms", default: 0] > 0)
-                let worked = try figures(daemon, "fine")
-                #expect(worked["requests"] == 200 && worked["failures"] == 0 && worked["retry_in_ms"] == 0)
-                #expect(worked["bytes", default: 0] > 0)
-                #expect(try daemon.info("uids_open") == "1" && daemon.info("hosts_open") == "0")
-                #expect(try daemon.info("failed_origin") == "200" && daemon.info("answers_2xx") == "200")
+                let worked = try counters(daemon, "fine")
+                #expect(worked["requests"] == 200 && worked["downloads_failed"] == 0 && worked["retry_in_ms"] == 0)
+                #expect(worked["received_bytes", default: 0] > 0)
+                #expect(try daemon.info("breakers_open_uid") == "1" && daemon.info("breakers_open_host") == "0")
+                #expect(try daemon.info("origins_downloads_failed") == "200")
+                #expect(try daemon.info("origins_responses_2xx") == "200")
             }
         }
 
-        @Test func `F36, F37: an origin that hangs frees its places, and another gives every image meanwhile`() throws {
+        @Test func `F36, F37: downloads from a hanging origin time out, and another origin is not affected`() throws {
             try withMachine { machine in
                 let hanging = try GatedOrigin { _ in [.silence] }
                 defer { hanging.end() }
@@ -85,36 +87,35 @@ extension EndToEnd {
                 #expect(try bob.call("LOGIN", "bob", "ORIGIN", "fine") == .ok)
                 for number in 0..<60 { try alice.send("GET", "alice", "\(number)") }
                 for number in 0..<100 {
-                    #expect(try bob.call("GET", "bob", "\(number)") == .bulk(Picture.gif("\(number)")))
+                    #expect(try bob.call("GET", "bob", "\(number)") == .bulk(TestImage.gif("\(number)")))
                 }
                 for _ in 0..<60 {
                     let reply = try alice.receive()
                     #expect(reply.code == "TIMEOUT" || reply.code == "ORIGIN", "\(reply.brief)")
                 }
-                // On a busy machine, a download's time may be up before it begins: then it says nothing of the origin.
-                var refused = try alice.call("GET", "alice", "once more")
+                // On a busy machine a download may time out before it starts, which does not count as a failure.
+                var rejected = try alice.call("GET", "alice", "once more")
                 var hung = 0
-                while refused.code == "TIMEOUT", hung < 30 {
+                while rejected.code == "TIMEOUT", hung < 30 {
                     hung += 1
-                    refused = try alice.call("GET", "alice", "once more")
+                    rejected = try alice.call("GET", "alice", "once more")
                 }
-                #expect(refused.code == "ORIGIN" && refused.brief.contains("is not asked for"), "\(refused.brief)")
-                // Four at once, and some more before the third of them is known to have failed: how many, the machine's
-                // haste decides. Without the breaker there would be one for each download.
+                #expect(rejected.code == "ORIGIN" && rejected.brief.contains("are suspended for"), "\(rejected.brief)")
+                // At least 4, and more until the third failure is known. Without the breaker, there would be 60.
                 #expect(hanging.requests.count < 60)
-                // A client's time may be up a moment before that of its download.
-                try eventually("no place is taken any more") {
-                    try daemon.info("in_flight") == "0" && daemon.info("queued") == "0"
+                // A request may time out shortly before its download.
+                try eventually("no download is in flight") {
+                    try daemon.info("downloads_in_flight") == "0" && daemon.info("downloads_queued") == "0"
                 }
             }
         }
 
-        @Test func `F36, F37: what is held is served, stale, for as long as its origin is not asked`() throws {
+        @Test func `F36, F37: stale images are served while their origin is suspended`() throws {
             try withMachine { machine in
-                let picture = Picture.gif("bob")
+                let image = TestImage.gif("bob")
                 let origin = try GatedOrigin { request in
                     request.number == 1
-                        ? [.send(GatedOrigin.response(picture, headers: ["Cache-Control: max-age=0"]))]
+                        ? [.send(GatedOrigin.response(image, headers: ["Cache-Control: max-age=0"]))]
                         : [.send(GatedOrigin.response([], status: "500 Broken"))]
                 }
                 defer { origin.end() }
@@ -122,11 +123,11 @@ extension EndToEnd {
                 let daemon = try daemon(machine, broken: origin, fine: fine, failures: 3)
                 let client = try daemon.connect()
                 #expect(try client.call("LOGIN", "alice", "ORIGIN", "broken") == .ok)
-                #expect(try client.call("GET", "alice", "bob") == .bulk(picture))
+                #expect(try client.call("GET", "alice", "bob") == .bulk(image))
                 for _ in 0..<100 {
                     let stale = try client.call("GET", "alice", "bob", "META")
-                    #expect(stale["image"] == .bulk(picture) && stale["state"]?.text == "stale", "\(stale.brief)")
-                    // Something else that fails, so that the origin is known to fail however the background goes on.
+                    #expect(stale["image"] == .bulk(image) && stale["state"]?.text == "stale", "\(stale.brief)")
+                    // Counts as a failure independently of the revalidation in the background.
                     #expect(try client.call("GET", "alice", "eve").code == "ORIGIN")
                 }
                 #expect((2...8).contains(origin.requests.count), "\(origin.requests.count)")

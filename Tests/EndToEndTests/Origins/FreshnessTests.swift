@@ -2,28 +2,28 @@ import Foundation
 import Testing
 
 extension EndToEnd {
-    /// How images age, are revalidated and are served stale, by what an origin says of them and sees.
+    /// Expiry, revalidation and stale responses.
     struct FreshnessTests {
-        /// With the memory tier, what is revalidated comes from memory; without one, from disk.
+        /// Images are revalidated from memory, and without a memory tier from disk.
         @Test(arguments: ["64MiB", "0"])
-        func `1,000 images expire and are revalidated: 1,000 304s by nginx's log, and no body is sent again`(
+        func `1,000 expired images are revalidated with 1,000 responses of status 304`(
             memoryTier: String
         ) throws {
             try withMachine { machine in
-                let pictures = try machine.makeDirectory("pictures")
+                let images = try machine.makeDirectory("images")
                 let names = (0..<1_000).map { "friend-\($0)" }
-                for name in names { try write(Picture.gif(name, size: 2_000), to: "\(pictures)/\(name).gif") }
+                for name in names { try write(TestImage.gif(name, size: 2_000), to: "\(images)/\(name).gif") }
                 let nginx = try Nginx(
-                    machine, serving: pictures,
+                    machine, serving: images,
                     directives: "add_header Cache-Control 'max-age=0, must-revalidate';",
                     logging: "$uri $status $body_bytes_sent")
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("\(nginx.url)/{profile}")
                     daemon.settings["memory", "tier"] = .string(memoryTier)
                 }
-                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                _ = try daemon.connect(loggedInAs: "alice")
 
-                /// Gets all of them, and says where they came from and what nginx sent for them.
+                /// Requests all images. Counts META's sources, and status and body size in nginx's log.
                 func round() throws -> (sources: [String: Int], sent: [String: Int]) {
                     let client = try daemon.connect()
                     let before = try nginx.requests().count
@@ -31,7 +31,7 @@ extension EndToEnd {
                     for name in names {
                         let reply = try client.call("GET", "alice", name, "META")
                         sources[reply["source"]?.text ?? reply.brief, default: 0] += 1
-                        #expect(reply["image"] == .bulk(Picture.gif(name, size: 2_000)))
+                        #expect(reply["image"] == .bulk(TestImage.gif(name, size: 2_000)))
                     }
                     let lines = try nginx.requests().dropFirst(before)
                     let sent = lines.map { $0.split(separator: " ").dropFirst().joined(separator: " ") }
@@ -52,39 +52,35 @@ extension EndToEnd {
             }
         }
 
-        @Test func `an image that has changed is replaced, one that has gone is forgotten, and a PUT ends that`() throws
-        {
+        @Test func `a changed image is replaced, and a deleted one is missing until a PUT`() throws {
             try withMachine { machine in
-                let pictures = try machine.makeDirectory("pictures")
-                try write(Picture.gif("old"), to: "\(pictures)/bob.gif")
-                let nginx = try Nginx(machine, serving: pictures, directives: "add_header Cache-Control no-cache;")
+                let images = try machine.makeDirectory("images")
+                try write(TestImage.gif("old"), to: "\(images)/bob.gif")
+                let nginx = try Nginx(machine, serving: images, directives: "add_header Cache-Control no-cache;")
                 let daemon = try machine.daemon { $0.settings.setOrigin("\(nginx.url)/{profile}") }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
-                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("old")))
-                try write(Picture.gif("new", size: 300), to: "\(pictures)/bob.gif")
+                let client = try daemon.connect(loggedInAs: "alice")
+                #expect(try client.call("GET", "alice", "bob") == .bulk(TestImage.gif("old")))
+                try write(TestImage.gif("new", size: 300), to: "\(images)/bob.gif")
                 let new = try client.call("GET", "alice", "bob", "META")
-                #expect(new["image"] == .bulk(Picture.gif("new", size: 300)))
+                #expect(new["image"] == .bulk(TestImage.gif("new", size: 300)))
                 #expect(new["source"]?.text == "origin")
-                try FileManager.default.removeItem(atPath: "\(pictures)/bob.gif")
+                try FileManager.default.removeItem(atPath: "\(images)/bob.gif")
                 #expect(try client.call("GET", "alice", "bob") == .null)
                 #expect(try client.call("GET", "alice", "bob", "CACHED") == .null)
                 #expect(try client.call("GET", "alice", "bob") == .null)
                 #expect(try nginx.requests() == ["/bob.gif 200", "/bob.gif 200", "/bob 404"])
-                #expect(try client.call("PUT", "alice", "bob", Picture.gif("mine")) == .ok)
-                #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif("mine")))
+                #expect(try client.call("PUT", "alice", "bob", TestImage.gif("mine")) == .ok)
+                #expect(try client.call("GET", "alice", "bob") == .bulk(TestImage.gif("mine")))
             }
         }
 
-        @Test func `RFC 5861 section 3: stale images are served at once while one request asks about them behind`()
-            throws
-        {
+        @Test func `RFC 5861 section 3: a stale image is served during one revalidation in the background`() throws {
             try withMachine { machine in
-                let picture = Picture.gif("bob")
+                let image = TestImage.gif("bob")
                 let origin = try GatedOrigin { request in
                     guard request.number > 1 else {
                         let fields = ["ETag: \"1\"", "Cache-Control: max-age=0, stale-while-revalidate=600"]
-                        return [.send(GatedOrigin.response(picture, headers: fields))]
+                        return [.send(GatedOrigin.response(image, headers: fields))]
                     }
                     let fields = ["ETag: \"1\"", "Cache-Control: max-age=600"]
                     return [
@@ -96,12 +92,11 @@ extension EndToEnd {
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
                     daemon.settings["origins.default", "timeout"] = "60s"
                 }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
-                #expect(try client.call("GET", "alice", "bob") == .bulk(picture))
+                let client = try daemon.connect(loggedInAs: "alice")
+                #expect(try client.call("GET", "alice", "bob") == .bulk(image))
                 for _ in 0..<50 {
                     let stale = try client.call("GET", "alice", "bob", "META")
-                    #expect(stale["image"] == .bulk(picture))
+                    #expect(stale["image"] == .bulk(image))
                     #expect(stale["state"]?.text == "stale")
                     #expect(stale["source"]?.text == "memory")
                 }
@@ -117,7 +112,7 @@ extension EndToEnd {
         }
 
         @Test(arguments: ["64MiB", "0"])
-        func `I9: with the origin dead a stale image is served within stale-if-error, and not where that is forbidden`(
+        func `I9: without its origin, a stale image is served within stale-if-error unless must-revalidate`(
             memoryTier: String
         ) throws {
             try withMachine { machine in
@@ -125,96 +120,89 @@ extension EndToEnd {
                     let rule =
                         request.path == "/bob" ? "stale-while-revalidate=0, stale-if-error=600" : "must-revalidate"
                     let fields = ["ETag: \"1\"", "Cache-Control: max-age=0, \(rule)"]
-                    return [.send(GatedOrigin.response(Picture.gif(request.path), headers: fields))]
+                    return [.send(GatedOrigin.response(TestImage.gif(request.path), headers: fields))]
                 }
                 defer { origin.end() }
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
                     daemon.settings["memory", "tier"] = .string(memoryTier)
                 }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 for profile in ["bob", "eve"] {
-                    #expect(try client.call("GET", "alice", profile) == .bulk(Picture.gif("/\(profile)")))
+                    #expect(try client.call("GET", "alice", profile) == .bulk(TestImage.gif("/\(profile)")))
                 }
                 try eventually("both are on disk") { try client.call("STAT", "alice")["images"] == .integer(2) }
                 origin.end()
-                try eventually("the origin is dead") {
+                try eventually("the origin is unreachable") {
                     try client.call("GET", "alice", "bob", "META")["source"]?.text != "origin"
                 }
                 for _ in 0..<3 {
                     let stale = try client.call("GET", "alice", "bob", "META")
-                    #expect(stale["image"] == .bulk(Picture.gif("/bob")))
+                    #expect(stale["image"] == .bulk(TestImage.gif("/bob")))
                     #expect(stale["state"]?.text == "stale")
                     #expect(stale["source"]?.text == (memoryTier == "0" ? "disk" : "memory"))
                 }
                 #expect(try client.call("GET", "alice", "eve").code == "ORIGIN")
-                // It is asked for with CACHED that it is served all the same.
-                #expect(try client.call("GET", "alice", "eve", "CACHED") == .bulk(Picture.gif("/eve")))
+                // CACHED also returns stale images.
+                #expect(try client.call("GET", "alice", "eve", "CACHED") == .bulk(TestImage.gif("/eve")))
             }
         }
 
         @Test(arguments: ["403 Forbidden", "451 Unavailable For Legal Reasons"])
-        func `RFC 5861 section 4: what the origin forbids is not served stale, and the status is told`(
+        func `RFC 5861 section 4: a 403 or 451 is an error with the status, not a stale image`(
             status: String
         ) throws {
             try withMachine { machine in
-                let picture = Picture.gif("bob")
+                let image = TestImage.gif("bob")
                 let origin = try GatedOrigin { request in
                     let rule = "Cache-Control: max-age=0, stale-while-revalidate=0, stale-if-error=600"
                     return request.number > 1
                         ? [.send(GatedOrigin.response([], status: status))]
-                        : [.send(GatedOrigin.response(picture, headers: [rule]))]
+                        : [.send(GatedOrigin.response(image, headers: [rule]))]
                 }
                 defer { origin.end() }
                 let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
-                #expect(try client.call("GET", "alice", "bob") == .bulk(picture))
-                let refused = try client.call("GET", "alice", "bob")
+                let client = try daemon.connect(loggedInAs: "alice")
+                #expect(try client.call("GET", "alice", "bob") == .bulk(image))
+                let rejected = try client.call("GET", "alice", "bob")
                 #expect(
-                    refused.code == "ORIGIN" && refused.brief.contains(String(status.prefix(3))), "\(refused.brief)")
+                    rejected.code == "ORIGIN" && rejected.brief.contains(String(status.prefix(3))), "\(rejected.brief)")
             }
         }
 
-        @Test func `section 4.2: a picture behind a redirect is asked about when the redirect is over`() throws {
+        @Test func `an image after a redirect expires with the redirect`() throws {
             try withMachine { machine in
                 let origin = try GatedOrigin { request in
                     guard request.path == "/bob" else {
                         let year = ["Cache-Control: max-age=31536000"]
-                        return [.send(GatedOrigin.response(Picture.gif(request.path), headers: year))]
+                        return [.send(GatedOrigin.response(TestImage.gif(request.path), headers: year))]
                     }
                     let fields = ["Location: /v\(request.number)", "Cache-Control: no-cache"]
                     return [.send(GatedOrigin.response([], status: "302 Found", headers: fields))]
                 }
                 defer { origin.end() }
                 let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 for path in ["/v1", "/v3"] {
-                    #expect(try client.call("GET", "alice", "bob") == .bulk(Picture.gif(path)))
+                    #expect(try client.call("GET", "alice", "bob") == .bulk(TestImage.gif(path)))
                 }
                 #expect(origin.requests.map(\.path) == ["/bob", "/v1", "/bob", "/v3"])
             }
         }
 
-        @Test func `age and ttl count from what the origin says, to the second`() throws {
+        @Test func `age and ttl follow the origin's header fields, to the second`() throws {
             try withMachine { machine in
                 let origin = try GatedOrigin { _ in
-                    [
-                        .send(
-                            GatedOrigin.response(
-                                Picture.gif("bob"), headers: ["Age: 100", "Cache-Control: max-age=1000"]))
-                    ]
+                    let fields = ["Age: 100", "Cache-Control: max-age=1000"]
+                    return [.send(GatedOrigin.response(TestImage.gif("bob"), headers: fields))]
                 }
                 defer { origin.end() }
                 let daemon = try machine.daemon { $0.settings.setOrigin("\(origin.url)/{profile}") }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 let start = ContinuousClock.now
                 for source in ["origin", "memory"] {
                     let reply = try client.call("GET", "alice", "bob", "META")
-                    // However slow this machine is, it was not made before it was asked for.
+                    // The image is at most as old as the time since the first request.
                     let elapsed = Int64((ContinuousClock.now - start).components.seconds) + 1
                     let age = try #require(reply["age"]?.number)
                     #expect((100...(100 + elapsed)).contains(age))

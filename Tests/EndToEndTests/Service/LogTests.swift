@@ -3,43 +3,42 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// What the log says, and what it never says.
+    /// Contents of the log.
     struct LogTests {
         @Test(arguments: ["trace", "debug", "info"])
-        func `I11, F79: nothing of the environment is in the log, at whatever level`(level: String) throws {
+        func `I11, F79: no log level logs environment variables`(level: String) throws {
             try withMachine { machine in
                 let notify = try NotifySocket(machine)
                 let daemon = Daemon(machine, "daemon")
                 daemon.settings["log", "level"] = "\(level)"
                 daemon.environment["NOTIFY_SOCKET"] = notify.path
-                daemon.environment["SOMEBODYS_SECRET"] = "hush-hush-4711"
+                daemon.environment["UNRELATED_SECRET"] = "hush-hush-4711"
                 try daemon.start()
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 daemon.process?.signal(SIGHUP)
                 try notify.wait(for: "RELOADING=1")
                 #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
                 #expect(try daemon.stop() == 0)
                 #expect(daemon.log.contains("message=stopping"))
                 #expect(!daemon.log.contains("hush-hush-4711"))
-                #expect(!daemon.log.contains("SOMEBODYS_SECRET"))
+                #expect(!daemon.log.contains("UNRELATED_SECRET"))
             }
         }
 
-        @Test func `who changes what is told by uid, process and request, without a name`() throws {
+        @Test func `logins, purges and logouts are logged with uid, process and request, without user names`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let client = try daemon.connect()
                 #expect(try client.call("LOGIN", "alice", "SESSION", "one") == .ok)
                 #expect(try client.call("LOGIN", "alice", "SESSION", "two") == .ok)
-                #expect(try client.call("PUT", "alice", "bob", Picture.gif("bob")) == .ok)
+                #expect(try client.call("PUT", "alice", "bob", TestImage.gif("bob")) == .ok)
                 let purge = try client.call("PURGE", "alice", "1", "bob")
                 #expect(purge["images"]?.number == 1)
-                let held = try #require(purge["bytes"]?.number)
+                let bytes = try #require(purge["bytes"]?.number)
                 #expect(try client.call("PURGE", "alice")["users"]?.number == 1)
                 #expect(try client.call("LOGOUT", "alice", "SESSION", "one")["sessions"]?.number == 1)
                 #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
-                // Nobody is logged in: there is nothing to tell.
+                // A logout without effect is not logged.
                 #expect(try client.call("LOGOUT", "alice")["users"]?.number == 0)
                 let lines = daemon.log.split(separator: "\n").compactMap { line in
                     line.range(of: "level=info").map { line[$0.lowerBound...] }
@@ -55,7 +54,7 @@ extension EndToEnd {
                     lines.dropFirst().map(String.init) == [
                         line("\"logged in\"", "sessions=1", request: 1),
                         line("\"logged in\"", "sessions=2", request: 2),
-                        line("purged", "bytes=\(held) images=1 profiles=1", request: 3),
+                        line("purged", "bytes=\(bytes) images=1 profiles=1", request: 3),
                         line("purged", "bytes=0 images=0", request: 4),
                         line("\"logged out\"", "sessions=1", request: 5),
                         line("\"logged out\"", "bytes=0 images=0 sessions=0", request: 6),
@@ -64,7 +63,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `I8: a uid that logs in and out all the time fills no log`() throws {
+        @Test func `I8: frequent logins and logouts of a uid do not fill the log`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let client = try daemon.connect()
@@ -72,12 +71,12 @@ extension EndToEnd {
                     #expect(try client.call("LOGIN", "alice") == .ok)
                     #expect(try client.call("LOGOUT", "alice")["users"]?.number == 1)
                 }
-                // Twenty in a minute; the clock may have come to another one meanwhile.
+                // At most 20 lines a minute, and the test may span two minutes.
                 #expect(daemon.log.components(separatedBy: "message=\"logged").count - 1 <= 2 * 20)
             }
         }
 
-        @Test func `a circuit breaker that opens or closes is told, with its origin and the uid that met it`() throws {
+        @Test func `opening and closing of a circuit breaker is logged with the origin and the uid`() throws {
             try withMachine { machine in
                 let works = Watched(false)
                 let origin = try GatedOrigin { _ in
@@ -89,37 +88,36 @@ extension EndToEnd {
                     daemon.settings["origins.default", "failures"] = 1
                     daemon.settings["origins.default", "backoff"] = "1ms"
                 }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 #expect(try client.call("GET", "alice", "bob").code == "ORIGIN")
                 works.change { $0 = true }
-                try eventually("the origin is asked again") { try client.call("GET", "alice", "bob").code == nil }
+                try eventually("a request succeeds") { try client.call("GET", "alice", "bob").code == nil }
                 let uid = geteuid()
-                let closed = "message=\"a circuit breaker closed\" for=\"this uid\" origin=default uid=\(uid)"
-                try eventually("both are told") { daemon.log.contains(closed) }
-                #expect(daemon.log.contains("level=info message=\"a circuit breaker opened\" for=\"this uid\" ms="))
+                let closed = "message=\"circuit breaker closed\" origin=default scope=uid uid=\(uid)"
+                try eventually("the closing is logged") { daemon.log.contains(closed) }
+                let opened = "level=info message=\"circuit breaker opened\" origin=default retry_after_ms="
+                #expect(daemon.log.contains(opened))
             }
         }
 
         private static let image =
-            Array("HTTP/1.1 200 OK\r\ncontent-length: \(Picture.gif("bob").count)\r\n\r\n".utf8) + Picture.gif("bob")
+            GatedOrigin.response(TestImage.gif("bob"))
 
-        @Test func `what failed is told in words, not as the program writes its values`() throws {
+        @Test func `failures are logged as text, not as Swift enumeration values`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("http://127.0.0.1:9/{profile}")
                     daemon.settings["log", "level"] = "debug"
                 }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 #expect(try client.call("GET", "alice", "bob").code == "ORIGIN")
-                // No log-in can be read any more.
+                // Makes all logins unreadable.
                 #expect(try client.call("LOGIN", "eve") == .ok)
                 for file in daemon.loginFiles { truncate(file, 1) }
                 try daemon.restart()
                 _ = try daemon.connect().call("LOGOUT", "alice")
                 #expect(daemon.log.contains("download failed"))
-                // An enumeration's value, as it was once logged: failed(\"loading a log-in\").
+                // A Swift value would be logged like failed(\"loading a login\").
                 #expect(!daemon.log.contains("(\\\""), "\(daemon.log)")
             }
         }

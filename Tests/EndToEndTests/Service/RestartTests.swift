@@ -3,50 +3,44 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// The daemon is restarted under those who keep their connections, as at an upgrade: the socket stays, the process
-    /// is another.
+    /// Restarts under load, as during an upgrade: the new process inherits the listening socket.
     struct RestartTests {
         private static let restarts = 10
 
-        @Test func `F72: at restarts under load each request is answered, or the end says that it is not done`()
-            throws
-        {
+        @Test func `F72: at restarts under load, requests without an OK have no effect, and others are done`() throws {
             try withMachine { machine in
                 let path = machine.path("inherited")
-                let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+                let listener = try listenUnix(path)
                 defer { close(listener) }
-                #expect(withUnixAddress(path) { bind(listener, $0, $1) } == 0)
-                #expect(listen(listener, 64) == 0)
                 let daemon = Daemon(machine, "daemon")
-                daemon.wrapper = ["sh", "-c", "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\""]
-                try daemon.launch(passing: [listener])
+                try daemon.launch(listener: listener)
                 #expect(try RESPClient(path).call("LOGIN", "alice") == .ok)
 
                 let tally = Watched(Tally())
                 let isOver = Watched(false)
                 let load = ThreadGroup(6) { index in
-                    var client = KeptClient(name: "\(index)", ahead: index < 3 ? 1 : 16)
+                    var client = PipeliningClient(name: "\(index)", depth: index < 3 ? 1 : 16)
                     while !isOver.current { try client.use(RESPClient(path), tally, until: isOver) }
                 }
                 for _ in 0..<Self.restarts {
                     let before = tally.current.done.count
                     guard tally.wait(60, until: { $0.done.count > before + 200 }) else { break }
                     #expect(try daemon.stop() == 0)
-                    try daemon.launch(passing: [listener])
+                    try daemon.launch(listener: listener)
                 }
                 isOver.change { $0 = true }
                 try load.wait()
 
                 let seen = tally.current
-                #expect(seen.refused.count + seen.unanswered.count > 0, "no restart met a request")
+                #expect(seen.rejected.count + seen.unanswered.count > 0, "no restart interrupted a request")
                 let client = try RESPClient(path)
                 for profile in seen.done {
                     let held = try client.call("GET", "alice", profile, "CACHED")
-                    guard held == .bulk(Picture.gif(profile)) else { throw Failure("\(profile): \(held.brief)") }
+                    guard held == .bulk(TestImage.gif(profile)) else { throw Failure("\(profile): \(held.brief)") }
                 }
-                for profile in seen.refused + seen.unanswered {
+                for profile in seen.rejected + seen.unanswered {
                     let held = try client.call("GET", "alice", profile, "CACHED")
-                    guard held == .null else { throw Failure("\(profile) was not answered OK, yet is held") }
+                    guard held == .null else { throw Failure("\(profile) is stored without an OK") }
                 }
                 #expect(try daemon.stop() == 0)
             }
@@ -54,35 +48,35 @@ extension EndToEnd {
     }
 }
 
-/// What became of the PUTs of all clients, by their profiles.
+/// Profiles of all PUTs, by outcome.
 private struct Tally: Sendable {
     var done: [String] = []
-    /// Told SHUTTINGDOWN.
-    var refused: [String] = []
-    /// In place of an answer the end came.
+    /// Answered with SHUTTINGDOWN.
+    var rejected: [String] = []
+    /// The connection was closed without a reply.
     var unanswered: [String] = []
 }
 
-/// A client that keeps its connection, and so many requests on their way, until it sees the end; then it connects anew.
-/// That a request cannot be sent, or that reading fails, is an error of the test.
-private struct KeptClient {
+/// A client that pipelines `depth` requests until the daemon closes the connection, and then connects again. A failure
+/// to send or to read fails the test.
+private struct PipeliningClient {
     let name: String
-    let ahead: Int
+    let depth: Int
     private var number = 0
 
-    init(name: String, ahead: Int) {
+    init(name: String, depth: Int) {
         self.name = name
-        self.ahead = ahead
+        self.depth = depth
     }
 
     mutating func use(_ client: RESPClient, _ tally: Watched<Tally>, until isOver: Watched<Bool>) throws {
         var waiting: [String] = []
-        var hasStopped = false
+        var isStopping = false
         while true {
-            while waiting.count < ahead && !isOver.current {
+            while waiting.count < depth && !isOver.current {
                 number += 1
                 let profile = "\(name) \(number)"
-                try client.send("PUT", "alice", profile, Picture.gif(profile))
+                try client.send("PUT", "alice", profile, TestImage.gif(profile))
                 waiting.append(profile)
             }
             if waiting.isEmpty { return }
@@ -94,11 +88,11 @@ private struct KeptClient {
             }
             let profile = waiting.removeFirst()
             if reply.code == "SHUTTINGDOWN" {
-                hasStopped = true
-                tally.change { $0.refused.append(profile) }
+                isStopping = true
+                tally.change { $0.rejected.append(profile) }
             } else {
                 guard reply == .ok else { throw Failure("PUT: \(reply.brief)") }
-                guard !hasStopped else { throw Failure("a PUT was done behind one that was refused") }
+                guard !isStopping else { throw Failure("a PUT succeeded after a rejected one") }
                 tally.change { $0.done.append(profile) }
             }
         }

@@ -3,35 +3,32 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// The daemon as a service: told to stop, watched by a service manager, handed its socket.
+    /// Stop, reload, sd_notify and socket activation.
     struct ServiceTests {
         @Test(arguments: [SIGTERM, SIGINT])
-        func `a stop sends the replies that are under way, then closes, and ends with status 0`(signal: CInt) throws {
+        func `a stop completes pending replies and ends with status 0`(signal: CInt) throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
-                let picture = Picture.gif("bob", size: 2_000_000)
-                #expect(try client.call("PUT", "alice", "bob", picture) == .ok)
-                // Far more than a socket's buffers take: most of the reply is still in the daemon when the signal
-                // comes.
+                let client = try daemon.connect(loggedInAs: "alice")
+                let image = TestImage.gif("bob", size: 2_000_000)
+                #expect(try client.call("PUT", "alice", "bob", image) == .ok)
+                // The reply exceeds the socket's buffers, so most of it is in the daemon when the signal arrives.
                 try client.send("GET", "alice", "bob")
                 #expect(client.hasReply(within: 30_000))
                 daemon.process?.signal(signal)
-                try eventually("the daemon takes no more connections") { (try? RESPClient(daemon.socket)) == nil }
-                #expect(try client.receive() == .bulk(picture))
+                try eventually("the daemon accepts no more connections") { (try? RESPClient(daemon.socket)) == nil }
+                #expect(try client.receive() == .bulk(image))
                 #expect(client.isClosedByPeer())
-                #expect(try daemon.process?.waitForEnd() == 0)
+                #expect(try daemon.process?.waitForExit() == 0)
                 #expect(!Files.exists(daemon.socket))
             }
         }
 
-        @Test func `a stop that comes as soon as the daemon is ready is a stop like any other`() throws {
+        @Test func `a stop immediately after READY ends with status 0`() throws {
             try withMachine { machine in
                 for _ in 0..<10 {
-                    let notify = try NotifySocket(machine)
                     let daemon = Daemon(machine, "daemon")
-                    daemon.environment["NOTIFY_SOCKET"] = notify.path
+                    let notify = try daemon.openNotifySocket()
                     try daemon.launch()
                     try notify.wait(for: "READY=1")
                     #expect(try daemon.stop() == 0)
@@ -40,7 +37,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `a stop answers those who wait for a download, and does not wait for the origin`() throws {
+        @Test func `a stop answers requests that wait for a download with SHUTTINGDOWN`() throws {
             try withMachine { machine in
                 let origin = try GatedOrigin { _ in [.silence] }
                 defer { origin.end() }
@@ -48,28 +45,26 @@ extension EndToEnd {
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
                     daemon.settings["origins.default", "timeout"] = "250s"
                 }
-                let client = try daemon.connect()
-                #expect(try client.call("LOGIN", "alice") == .ok)
+                let client = try daemon.connect(loggedInAs: "alice")
                 try client.send("GET", "alice", "bob")
                 try origin.waitForRequests(1)
                 daemon.process?.signal(SIGTERM)
                 #expect(try client.receive().code == "SHUTTINGDOWN")
                 #expect(client.isClosedByPeer())
-                #expect(try daemon.process?.waitForEnd() == 0)
-                // The log-in is still there.
+                #expect(try daemon.process?.waitForExit() == 0)
+                // The user is still logged in.
                 try daemon.start()
-                #expect(try daemon.connect().call("USERS") == .array([.bulk(Array("alice".utf8))]))
+                #expect(try daemon.connect().call("USERS") == .list("alice"))
             }
         }
 
-        @Test func `sd_notify: READY when it answers, STOPPING when it stops`() throws {
+        @Test func `READY=1 is sent when the daemon answers, STOPPING=1 when it stops`() throws {
             try withMachine { machine in
-                let notify = try NotifySocket(machine)
                 let daemon = Daemon(machine, "daemon")
-                daemon.environment["NOTIFY_SOCKET"] = notify.path
+                let notify = try daemon.openNotifySocket()
                 try daemon.launch()
                 try notify.wait(for: "READY=1")
-                // No polling: READY means that it answers now.
+                // Without polling, since READY=1 promises that the daemon answers.
                 #expect(try RESPClient(daemon.socket).call("PING") == .simple("PONG"))
                 try daemon.stop()
                 try notify.wait(for: "STOPPING=1")
@@ -77,21 +72,21 @@ extension EndToEnd {
             }
         }
 
-        @Test func `F47: a stop under load loses no reply that was begun, and nothing acknowledged`() throws {
+        @Test func `F47: a stop under load truncates no reply and loses no acknowledged image`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let socket = daemon.socket
-                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                _ = try daemon.connect(loggedInAs: "alice")
                 let acknowledged = Watched<[String]>([])
                 let load = ThreadGroup(4) { index in
                     let client = try RESPClient(socket)
                     for number in 0..<100_000 {
                         let profile = "\(index) \(number)"
                         let reply: Reply
-                        do { reply = try client.call("PUT", "alice", profile, Picture.gif(profile)) } catch let failure
-                            as Failure
-                        {
-                            // Closed between two replies, not within one.
+                        do {
+                            reply = try client.call("PUT", "alice", profile, TestImage.gif(profile))
+                        } catch let failure as Failure {
+                            // The connection may be closed between two replies, but not within one.
                             guard !failure.description.contains("middle") else { throw failure }
                             return
                         }
@@ -107,34 +102,33 @@ extension EndToEnd {
                 let client = try daemon.connect()
                 for profile in acknowledged.current {
                     let held = try client.call("GET", "alice", profile, "CACHED")
-                    guard held == .bulk(Picture.gif(profile)) else { throw Failure("\(profile): \(held.brief)") }
+                    guard held == .bulk(TestImage.gif(profile)) else { throw Failure("\(profile): \(held.brief)") }
                 }
             }
         }
 
-        @Test func `F47: reloads under load refuse nobody and lose nothing, and each is told to systemd`() throws {
+        @Test func `F47: reloads under load reject no request, lose no image and notify systemd`() throws {
             try withMachine { machine in
-                let notify = try NotifySocket(machine)
                 let daemon = Daemon(machine, "daemon")
-                daemon.environment["NOTIFY_SOCKET"] = notify.path
+                let notify = try daemon.openNotifySocket()
                 try daemon.launch()
                 try notify.wait(for: "READY=1")
                 let socket = daemon.socket
-                #expect(try daemon.connect().call("LOGIN", "alice") == .ok)
+                _ = try daemon.connect(loggedInAs: "alice")
                 let done = Watched(0)
                 let isOver = Watched(false)
                 let load = ThreadGroup(4) { index in
                     var number = 0
                     while !isOver.current {
-                        // A new connection now and then: none may be turned away.
+                        // Opens new connections regularly; none may be rejected.
                         let client = try RESPClient(socket)
                         for _ in 0..<20 {
                             number += 1
                             let profile = "\(index) \(number % 50)"
-                            let put = try client.call("PUT", "alice", profile, Picture.gif("\(profile) \(number)"))
+                            let put = try client.call("PUT", "alice", profile, TestImage.gif("\(profile) \(number)"))
                             guard put == .ok else { throw Failure("PUT: \(put.brief)") }
                             let got = try client.call("GET", "alice", profile)
-                            guard got == .bulk(Picture.gif("\(profile) \(number)")) else {
+                            guard got == .bulk(TestImage.gif("\(profile) \(number)")) else {
                                 throw Failure("GET: \(got.brief)")
                             }
                             done.change { $0 += 1 }
@@ -145,9 +139,7 @@ extension EndToEnd {
                 for round in 1...10 {
                     daemon.settings["limits", "image"] = .string("\(round)MiB")
                     try daemon.writeConfiguration()
-                    daemon.process?.signal(SIGHUP)
-                    try notify.wait(for: "RELOADING=1")
-                    try notify.wait(for: "READY=1")
+                    try daemon.reload(notify)
                     let before = done.current
                     #expect(done.wait(60) { $0 > before + 50 })
                 }
@@ -157,35 +149,29 @@ extension EndToEnd {
             }
         }
 
-        @Test
-        func `LISTEN_FDS: an inherited socket is used instead of the configured one, and its file is not removed`()
-            throws
-        {
+        @Test func `an inherited socket replaces the configured one, and its file is not removed`() throws {
             try withMachine { machine in
                 let path = machine.path("inherited")
-                let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+                let listener = try listenUnix(path)
                 defer { close(listener) }
-                #expect(withUnixAddress(path) { bind(listener, $0, $1) } == 0)
-                #expect(listen(listener, 8) == 0)
-                // A client that comes before the daemon waits in the socket's queue.
+                // Waits in the backlog until the daemon runs.
                 let early = try RESPClient(path)
                 try early.send("PING")
                 let daemon = Daemon(machine, "daemon")
-                daemon.wrapper = ["sh", "-c", "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\""]
-                try daemon.launch(passing: [listener])
+                try daemon.launch(listener: listener)
                 #expect(try early.receive() == .simple("PONG"))
                 #expect(!Files.exists(daemon.socket))
                 #expect(try daemon.stop() == 0)
                 #expect(Files.exists(path))
-                // And the socket still takes clients, for the next start.
+                // The socket still queues connections for the next start.
                 let next = try RESPClient(path)
                 try next.send("PING")
-                try daemon.launch(passing: [listener])
+                try daemon.launch(listener: listener)
                 #expect(try next.receive() == .simple("PONG"))
             }
         }
 
-        @Test func `LISTEN_FDS that is meant for another process is ignored`() throws {
+        @Test func `LISTEN_FDS is ignored if LISTEN_PID is another process`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon { daemon in
                     daemon.environment["LISTEN_FDS"] = "1"
@@ -198,13 +184,13 @@ extension EndToEnd {
         static let hasActivation = (try? ChildProcess.path(of: "systemd-socket-activate")) != nil
 
         @Test(.enabled(if: hasActivation, "systemd-socket-activate is not installed"))
-        func `systemd's own socket activation starts the daemon at the first connection`() throws {
+        func `systemd-socket-activate starts the daemon at the first connection`() throws {
             try withMachine { machine in
                 let daemon = Daemon(machine, "daemon")
                 let path = machine.path("activated")
                 daemon.wrapper = ["systemd-socket-activate", "-l", path]
                 try daemon.launch()
-                // The socket has its name a moment before it takes connections.
+                // The socket file appears shortly before listen(2).
                 var connected: RESPClient?
                 try eventually("systemd listens") {
                     do { connected = try RESPClient(path) } catch { return false }
@@ -212,20 +198,20 @@ extension EndToEnd {
                 }
                 let client = try #require(connected)
                 #expect(try client.call("LOGIN", "alice") == .ok)
-                #expect(try client.call("USERS") == .array([.bulk(Array("alice".utf8))]))
+                #expect(try client.call("USERS") == .list("alice"))
             }
         }
 
-        @Test func `thumbcached --version and --help answer and end`() throws {
+        @Test func `thumbcached --version and --help print text and exit`() throws {
             try withMachine { machine in
                 let version = try machine.run([Daemon.program, "--version"])
-                #expect(version.status == 0 && version.text.contains("."), "\(version.everything)")
+                #expect(version.status == 0 && version.text.contains("."), "\(version.summary)")
                 let help = try machine.run([Daemon.program, "--help"])
-                #expect(help.status == 0 && help.text.contains("--check-config"), "\(help.everything)")
-                // The last of the levels.
-                #expect(help.text.contains("critical"), "\(help.everything)")
+                #expect(help.status == 0 && help.text.contains("--check-config"), "\(help.summary)")
+                // The last log level.
+                #expect(help.text.contains("critical"), "\(help.summary)")
                 let wrong = try machine.run([Daemon.program, "--no-such-flag"])
-                #expect(wrong.status != 0 && wrong.errors.contains("--no-such-flag"), "\(wrong.everything)")
+                #expect(wrong.status != 0 && wrong.errors.contains("--no-such-flag"), "\(wrong.summary)")
             }
         }
     }

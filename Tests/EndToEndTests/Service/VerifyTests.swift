@@ -3,7 +3,7 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// `thumbcachectl verify`: the store is looked over from outside, beside a daemon and without one.
+    /// `thumbcachectl verify`, with and without a running daemon.
     struct VerifyTests {
         private static let control = "\(Files.programs)/thumbcachectl"
 
@@ -19,13 +19,12 @@ extension EndToEnd {
             for user in users {
                 #expect(try client.call("LOGIN", user) == .ok)
                 for number in 0..<10 {
-                    #expect(try client.call("PUT", user, "friend \(number)", Picture.gif("\(number)")) == .ok)
+                    #expect(try client.call("PUT", user, "friend \(number)", TestImage.gif("\(number)")) == .ok)
                 }
             }
         }
 
-        @Test func `I2: verify shows who is logged in, and behind the receipt that nothing of the user is left`() throws
-        {
+        @Test func `I2: verify lists logged-in users, and finds no data of a user after the logout`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 let client = try daemon.connect()
@@ -34,101 +33,99 @@ extension EndToEnd {
                     if !isRunning { try daemon.stop() }
                     let whole = try verify(machine, daemon)
                     #expect(whole.status == 0, "\(whole)")
-                    #expect(whole.output.hasPrefix("The store is whole.\n2 users are logged in, with 20 images in "))
-                    let there = try verify(machine, daemon, "--user", "alice")
-                    #expect(there.status == 1)
-                    #expect(there.output.hasPrefix("alice is logged in, with 10 images in "), "\(there)")
-                    #expect(there.output.contains("\(daemon.state)/keys/\(geteuid())/"))
-                    #expect(there.errors == "thumbcachectl: something of the user is there\n")
+                    #expect(
+                        whole.output.hasPrefix("The store has no problems.\n2 users are logged in, with 20 images in "))
+                    let present = try verify(machine, daemon, "--user", "alice")
+                    #expect(present.status == 1)
+                    #expect(present.output.hasPrefix("alice is logged in, with 10 images in "), "\(present)")
+                    #expect(present.output.contains("\(daemon.state)/keys/\(geteuid())/"))
+                    #expect(present.errors == "thumbcachectl: the store contains data of the user\n")
                     #expect(try verify(machine, daemon, "--user", "alice", "--uid", "77").status == 0)
                 }
                 try daemon.start()
                 #expect(try daemon.connect().call("LOGOUT", "alice")["users"] == .integer(1))
                 for isRunning in [true, false] {
                     if !isRunning { daemon.kill() }
-                    let gone = try verify(machine, daemon, "--user", "alice")
-                    #expect(gone.status == 0, "\(gone)")
-                    #expect(gone.output.hasPrefix("Nothing of alice is in the store: no key, no session, no images.\n"))
-                    #expect(gone.errors == "")
+                    let removed = try verify(machine, daemon, "--user", "alice")
+                    #expect(removed.status == 0, "\(removed)")
+                    #expect(
+                        removed.output.hasPrefix("The store contains nothing of alice: no key, no session, no images."))
+                    #expect(removed.errors == "")
                     #expect(try verify(machine, daemon, "--user", "eve").status == 1)
                     #expect(try verify(machine, daemon).output.contains("1 user is logged in, with 10 images in "))
                 }
             }
         }
 
-        @Test func `I4, F1: behind kill -9 the store is whole, or what the kill left is said and the start mends it`()
-            throws
-        {
+        @Test func `I4, F1: after a kill, verify finds only temporary files, and the next start removes them`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 for round in 0..<3 {
                     let client = try daemon.connect()
                     try fill(client, ["alice"])
-                    // Some are still on their way when it dies.
+                    // Some of these are not yet processed at the kill.
                     for number in 0..<50 {
-                        try client.send(["PUT", "alice", "\(number)", Picture.gif("\(number)", size: 60_000)])
+                        try client.send(["PUT", "alice", "\(number)", TestImage.gif("\(number)", size: 60_000)])
                     }
                     #expect(try client.receive() == .ok)
                     daemon.kill()
                     let found = try verify(machine, daemon)
-                    // A file on its way may be left, and nothing else.
+                    // Only temporary files may be left.
                     let wrong = found.output.split(separator: "\n").filter { $0.hasPrefix("/") }
                     #expect(wrong.allSatisfy { $0.contains("/tmp.") }, "round \(round): \(found)")
                     #expect(found.status == (wrong.isEmpty ? 0 : 1))
                     try daemon.start()
-                    try eventually("the start has mended what the kill left") {
+                    try eventually("the temporary files are removed") {
                         try verify(machine, daemon).status == 0
                     }
                 }
                 #expect(try daemon.connect().call("LOGOUT", "alice")["users"] == .integer(1))
                 daemon.kill()
-                // Behind the receipt images go to the trash; what the kill left of that is noise without a key.
+                // After the logout, remaining images are in the trash and cannot be decrypted.
                 let left = try verify(machine, daemon, "--user", "alice").output
                 #expect(!left.contains("is the key file") && !left.contains("is the session file"), "\(left)")
                 try daemon.start()
-                try eventually("nothing of alice is left") {
+                try eventually("no data of alice is left") {
                     try verify(machine, daemon, "--user", "alice").status == 0
                 }
             }
         }
 
-        @Test func `I5, F10, F11, F24: what somebody has done to the store is named, for people and for programs`()
-            throws
-        {
+        @Test func `I5, F10, F11, F24: verify reports altered, torn and foreign files as text and as JSON`() throws {
             try withMachine { machine in
                 let daemon = try machine.daemon()
                 try fill(try daemon.connect(), ["alice"])
                 let entries = Files.under("\(daemon.cache)/users")
                 var bytes = try read(entries[0])
                 bytes[40] ^= 1
-                // Over its own bytes: a new file would have another mode.
+                // Overwritten in place: a new file would have another mode.
                 let file = try FileHandle(forWritingTo: URL(fileURLWithPath: entries[0]))
                 try file.write(contentsOf: bytes)
                 try file.close()
                 #expect(truncate(entries[1], 30) == 0)
                 #expect(symlink("/etc/passwd", "\(daemon.cache)/li\u{1b}nk") == 0)
-                let people = try verify(machine, daemon)
-                #expect(people.status == 1)
-                #expect(people.errors == "thumbcachectl: the store is not whole\n")
-                #expect(people.output.hasPrefix("The store is not whole: 3 things are wrong.\n"))
-                #expect(people.output.contains("\n\(entries[0]) is an image that was altered"))
-                #expect(people.output.contains("\n\(entries[1]) is a torn image"))
-                #expect(people.output.contains("\n\(daemon.cache)/li\\x1bnk was not made by the store."))
-                let programs = try verify(machine, daemon, "--json")
-                #expect(programs.status == 1)
-                let json = try JSONSerialization.jsonObject(with: Data(programs.output.utf8)) as? [String: Any]
-                let findings = try #require(json?["findings"] as? [[String: String]])
+                let text = try verify(machine, daemon)
+                #expect(text.status == 1)
+                #expect(text.errors == "thumbcachectl: the store has problems\n")
+                #expect(text.output.hasPrefix("The store has 3 problems.\n"))
+                #expect(text.output.contains("\n\(entries[0]) is an image that was altered or moved"))
+                #expect(text.output.contains("\n\(entries[1]) is a torn image"))
+                #expect(text.output.contains("\n\(daemon.cache)/li\\x1bnk was not created by the store."))
+                let json = try verify(machine, daemon, "--json")
+                #expect(json.status == 1)
+                let report = try JSONSerialization.jsonObject(with: Data(json.output.utf8)) as? [String: Any]
+                let findings = try #require(report?["findings"] as? [[String: String]])
                 #expect(findings.compactMap { $0["problem"] }.sorted() == ["altered", "foreign", "torn"])
-                #expect(json?["users"] as? Int == 1)
-                #expect(json?["images"] as? Int == 8)
-                for text in [people.output, programs.output] { #expect(!text.contains("alice")) }
-                // It was only looked at: the daemon serves the rest, and misses these.
+                #expect(report?["users"] as? Int == 1)
+                #expect(report?["images"] as? Int == 8)
+                for output in [text.output, json.output] { #expect(!output.contains("alice")) }
+                // verify changes nothing.
                 #expect(try read(entries[0]) == bytes)
                 #expect(try daemon.info("rejected_entries") == "0")
             }
         }
 
-        @Test func `a store that is not there, or is somebody else's, is no whole store: status 3`() throws {
+        @Test func `verify exits with status 3 without a store, and with status 2 for invalid arguments`() throws {
             try withMachine { machine in
                 let daemon = Daemon(machine, "daemon")
                 try daemon.writeConfiguration()
@@ -138,7 +135,7 @@ extension EndToEnd {
                             + arguments)
                     #expect(run.status == 3)
                     #expect(run.text == "")
-                    #expect(run.errors.contains("there is no store in the cache directory \(daemon.cache)"))
+                    #expect(run.errors.contains("no store in the cache directory \(daemon.cache)"))
                 }
                 #expect(try verify(machine, daemon, "--uid", "3").status == 2)
                 #expect(try verify(machine, daemon, "--user", "*").status == 2)

@@ -3,68 +3,62 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// The scripts and examples in `config/`, as they are installed: each ends a cache, and says when it could not.
+    /// The logout scripts and examples in `config/`.
     struct LogoutHookTests {
         @Test(arguments: ["logout.sh", "logout.py", "logout.c"])
-        func `I2: an application's own log-out ends the cache, and fails where it has not happened`(
+        func `I2: the examples for applications log a user out or report a failure`(
             example: String
         ) throws {
             try withMachine { machine in
                 let program = try runnable("application/\(example)", machine)
                 let daemon = try machine.daemon()
                 let client = try loggedIn(daemon, "alice", "zoë")
-                // The environment is how the examples are told about a socket.
+                // The examples read the socket from the environment.
                 let environment = ["THUMBCACHED_SOCKET": daemon.socket]
-                let finished = try machine.run([program, "zoë"], environment: environment)
-                #expect(finished.status == 0, "\(finished.everything)")
+                try machine.runSuccessfully([program, "zoë"], environment: environment)
                 #expect(try client.call("GET", "zoë", "bob").code == "NOLOGIN")
-                #expect(try client.call("GET", "alice", "bob", "CACHED").bytes == Picture.gif("bob"))
+                #expect(try client.call("GET", "alice", "bob", "CACHED").bytes == TestImage.gif("bob"))
 
-                // A user that is none is refused, and an example that took any answer for a receipt would be found out.
-                let refused = try machine.run([program, ""], environment: environment)
-                #expect(refused.status != 0)
-                #expect((refused.text + refused.errors).contains("ERR"), "\(refused.everything)")
+                // An invalid user. Detects an example that accepts any reply as a receipt.
+                let rejected = try machine.run([program, ""], environment: environment)
+                #expect(rejected.status != 0)
+                #expect((rejected.text + rejected.errors).contains("ERR"), "\(rejected.summary)")
                 try daemon.stop()
-                let away = try machine.run([program, "alice"], environment: environment)
-                #expect(away.status != 0)
-                #expect(!(away.text + away.errors).isEmpty)
+                let failed = try machine.run([program, "alice"], environment: environment)
+                #expect(failed.status != 0)
+                #expect(!(failed.text + failed.errors).isEmpty)
             }
         }
 
-        @Test func `F46: a display manager's hook ends all caches of the uid, or leaves it to the next start`() throws {
+        @Test func `F46: a display manager's hook logs out all users, at the next start if necessary`() throws {
             try withMachine { machine in
-                let daemon = try machineWithPending(machine)
+                let daemon = try daemonWithPending(machine)
                 let hook = [
                     "\(Files.repository)/config/hooks/display-manager-logout", daemon.socket, machine.path("pending"),
                 ]
                 let path = Files.programs + ":" + (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin")
                 let environment = ["USER": try account(machine), "PATH": path]
                 let client = try loggedIn(daemon, "alice", "zoë")
-                let finished = try machine.run(hook, environment: environment)
-                #expect(finished.status == 0, "\(finished.everything)")
+                try machine.runSuccessfully(hook, environment: environment)
                 #expect(try client.call("USERS") == .array([]))
-                #expect(markers(machine).isEmpty)
+                #expect(pendingFiles(machine).isEmpty)
 
                 _ = try loggedIn(daemon, "alice")
                 daemon.kill()
                 let pending = try machine.run(hook, environment: environment)
-                #expect(pending.status == 5, "\(pending.everything)")
-                #expect(markers(machine).count == 1)
+                #expect(pending.status == 5, "\(pending.summary)")
+                #expect(pendingFiles(machine).count == 1)
                 try daemon.start()
                 #expect(try daemon.connect().call("GET", "alice", "bob").code == "NOLOGIN")
                 #expect(daemon.loginFiles.isEmpty)
             }
         }
 
-        @Test
-        func `F45: with pam_exec the last of several sessions ends the caches, and one that was killed does not count`()
-            throws
-        {
+        @Test func `F45: with pam_exec, the end of the last session logs out; killed sessions do not count`() throws {
             try withMachine { machine in
-                let daemon = try machineWithPending(machine)
+                let daemon = try daemonWithPending(machine)
                 let client = try loggedIn(daemon, "alice")
-                // Each shell is what sshd or login is to PAM: it opens a session, and closes it unless it is killed.
-                // (They go on behind the hook: a shell becomes what it runs last.)
+                // Each shell opens and closes a session, like sshd or login. One is killed before the close.
                 let first = try session(
                     daemon,
                     """
@@ -75,11 +69,11 @@ extension EndToEnd {
                     PAM_TYPE=close_session hook || exit 13
                     test -z "$(users)"
                     """)
-                #expect(first.status == 0, "\(first.everything)")
+                #expect(first.status == 0, "\(first.summary)")
                 #expect(try client.call("GET", "alice", "bob").code == "NOLOGIN")
-                #expect(markers(machine).isEmpty)
+                #expect(pendingFiles(machine).isEmpty)
 
-                // Two sessions of one process: it has to close both.
+                // Two sessions of one process.
                 _ = try loggedIn(daemon, "alice")
                 let second = try session(
                     daemon,
@@ -90,96 +84,94 @@ extension EndToEnd {
                     PAM_TYPE=close_session hook || exit 13
                     test -z "$(users)"
                     """)
-                #expect(second.status == 0, "\(second.everything)")
+                #expect(second.status == 0, "\(second.summary)")
             }
         }
 
-        @Test func `F46: a daemon that does not answer holds up no PAM session; it logs out when it goes on`() throws {
+        @Test func `F46: a stopped daemon does not block a PAM session, and logs out when it continues`() throws {
             try withMachine { machine in
-                let daemon = try machineWithPending(machine)
+                let daemon = try daemonWithPending(machine)
                 let client = try loggedIn(daemon, "alice")
-                try daemon.process?.standStill()
+                try daemon.process?.suspend()
                 defer { daemon.process?.signal(SIGCONT) }
-                // Without a bound of its own it would not come back before this test loses its longestWait.
-                let held = try session(daemon, "PAM_TYPE=open_session hook; PAM_TYPE=close_session hook; exit $?")
-                #expect(held.status == 1, "\(held.everything)")
-                #expect(held.errors.contains("not ended yet"))
-                #expect(markers(machine).count == 1)
+                // Without a timeout of the hook, this call would exceed longestWait.
+                let delayed = try session(daemon, "PAM_TYPE=open_session hook; PAM_TYPE=close_session hook; exit $?")
+                #expect(delayed.status == 1, "\(delayed.summary)")
+                #expect(delayed.errors.contains("is pending"))
+                #expect(pendingFiles(machine).count == 1)
                 daemon.process?.signal(SIGCONT)
-                try eventually("the log-out has been done") {
+                try eventually("the logout is done") {
                     try client.call("GET", "alice", "bob").code == "NOLOGIN"
                 }
                 #expect(daemon.loginFiles.isEmpty)
             }
         }
 
-        @Test func `F45: where sessions cannot be counted, the end of any ends the caches, and the hook says so`()
-            throws
-        {
+        @Test func `F45: if sessions cannot be counted, the end of any session logs out`() throws {
             try withMachine { machine in
-                let daemon = try machineWithPending(machine)
+                let daemon = try daemonWithPending(machine)
                 let client = try loggedIn(daemon, "alice")
-                // A file where the directory should be: not even root can make that.
-                try write("in the way", to: machine.path("sessions"))
+                // A file at the path of the directory, so that even root cannot create it.
+                try write("not a directory", to: machine.path("sessions"))
                 let opened = try session(daemon, "PAM_TYPE=open_session hook; exit $?")
-                #expect(opened.status == 1, "\(opened.everything)")
-                #expect(try client.call("USERS") == .array([.bulk(Array("alice".utf8))]))
+                #expect(opened.status == 1, "\(opened.summary)")
+                #expect(try client.call("USERS") == .list("alice"))
                 let closed = try session(daemon, "PAM_TYPE=close_session hook; exit $?")
-                #expect(closed.status == 0, "\(closed.everything)")
+                #expect(closed.status == 0, "\(closed.summary)")
                 #expect(try client.call("GET", "alice", "bob").code == "NOLOGIN")
                 for finished in [opened, closed] {
-                    #expect(finished.errors.contains("cannot be counted"), "\(finished.everything)")
-                    #expect(finished.errors.contains(machine.path("sessions")), "\(finished.everything)")
+                    #expect(finished.errors.contains("cannot count"), "\(finished.summary)")
+                    #expect(finished.errors.contains(machine.path("sessions")), "\(finished.summary)")
                 }
             }
         }
 
-        @Test func `a PAM hook that is called in a way it cannot work says so`() throws {
+        @Test func `the PAM hook reports invalid usage`() throws {
             try withMachine { machine in
-                let daemon = try machineWithPending(machine)
+                let daemon = try daemonWithPending(machine)
                 for (script, problem) in [
                     ("PAM_TYPE=auth hook; exit $?", "PAM_TYPE is 'auth'"),
                     ("PAM_USER=no-such-user PAM_TYPE=open_session hook; exit $?", "'no-such-user'"),
-                    ("PAM_TYPE=open_session hook --sockets x; exit $?", "--sockets is no option"),
+                    ("PAM_TYPE=open_session hook --sockets x; exit $?", "unknown option --sockets"),
                 ] {
                     let finished = try session(daemon, script)
-                    #expect(finished.status == 2, "\(finished.everything)")
-                    #expect(finished.errors.contains(problem), "\(finished.everything)")
+                    #expect(finished.status == 2, "\(finished.summary)")
+                    #expect(finished.errors.contains(problem), "\(finished.summary)")
                 }
             }
         }
 
-        // MARK: What the tests share.
+        // MARK: Helper functions
 
-        /// A daemon that looks for markers in a directory of the test's.
-        private func machineWithPending(_ machine: Machine) throws -> Daemon {
+        /// Starts a daemon with a directory of pending-logout files in the test's directory.
+        private func daemonWithPending(_ machine: Machine) throws -> Daemon {
             let pending = try machine.makeDirectory("pending")
             chmod(pending, 0o755)
             return try machine.daemon { $0.settings["sessions", "pending-logouts"] = "\(pending)" }
         }
 
-        private func markers(_ machine: Machine) -> [String] { Files.under(machine.path("pending")) }
+        private func pendingFiles(_ machine: Machine) -> [String] { Files.under(machine.path("pending")) }
 
         private func loggedIn(_ daemon: Daemon, _ users: String...) throws -> RESPClient {
             let client = try daemon.connect()
             for user in users {
                 #expect(try client.call("LOGIN", user) == .ok)
-                #expect(try client.call("PUT", user, "bob", Picture.gif("bob")) == .ok)
+                #expect(try client.call("PUT", user, "bob", TestImage.gif("bob")) == .ok)
             }
             return client
         }
 
-        /// The account that runs the test.
+        /// The user that runs the test.
         private func account(_ machine: Machine) throws -> String {
             try machine.run(["id", "-un"]).text.trimmingCharacters(in: .newlines)
         }
 
-        /// Runs a script in which `hook` is the PAM hook, as pam_exec calls it, and `users` names who is logged in. The
-        /// shells that the script starts know both.
+        /// Runs a script in which `hook` runs the PAM hook like pam_exec, and `users` lists the logged-in users.
+        /// Both are on PATH.
         private func session(_ daemon: Daemon, _ script: String) throws -> Finished {
             let machine = daemon.machine
-            let bin = try machine.makeDirectory("bin-\(machine.takeNumber())")
-            // "exec", since a process between the session and the hook would be taken for the session.
+            let bin = try machine.makeDirectory("bin-\(machine.nextNumber())")
+            // With `exec`, because the hook takes its parent process for the session.
             let options =
                 "--socket \(daemon.socket) --pending \(machine.path("pending")) --sessions \(machine.path("sessions")) "
                 + "--program \(Files.programs)/thumbcachectl"
@@ -193,13 +185,12 @@ extension EndToEnd {
                 ["sh", "-c", script], environment: ["PATH": path, "PAM_USER": try account(machine)])
         }
 
-        /// An example as it is run: a program is built first.
+        /// Returns the path of an example; compiles it if it is in C.
         private func runnable(_ example: String, _ machine: Machine) throws -> String {
             let source = "\(Files.repository)/config/\(example)"
             guard source.hasSuffix(".c") else { return source }
             let program = machine.path("example")
-            let built = try machine.run(["clang", "-Wall", "-Wextra", "-Werror", "-o", program, source])
-            #expect(built.status == 0, "\(built.everything)")
+            try machine.runSuccessfully(["clang", "-Wall", "-Wextra", "-Werror", "-o", program, source])
             return program
         }
     }

@@ -1,8 +1,8 @@
-"""Runs a program on a terminal of its own, types lines into it, and prints all that the terminal showed.
+"""Runs a program on a pseudoterminal, sends it lines, and prints its output.
 
     interactive.py 'PROMPT' PROGRAM [ARGUMENT …] < LINES
 
-Each line is typed when the prompt has come again. The program is expected to end after the last one.
+Sends each line after the next prompt. The program must exit after the last line.
 """
 
 import os
@@ -17,16 +17,16 @@ def main():
     child, terminal = pty.fork()
     if child == 0:
         os.environ["TERM"] = "dumb"
-        os.environ["REDISCLI_HISTFILE"] = "/dev/null"  # else it leaves what was typed here in the home directory
+        os.environ["REDISCLI_HISTFILE"] = "/dev/null"  # the default is in the home directory
         os.execvp(program[0], program)
     shown, seen = b"", 0
     while True:
         ready, _, _ = select.select([terminal], [], [], 20)
         if not ready:
-            sys.exit(f"nothing came within 20 s after {shown!r}")
+            sys.exit(f"no output within 20 s after {shown!r}")
         try:
             data = os.read(terminal, 65536)
-        except OSError:  # how a terminal says that its last program is gone
+        except OSError:  # EIO: the last process on the terminal has ended
             break
         if not data:
             break

@@ -1,6 +1,8 @@
-"""Starts the process that starts helpers, has it start a fetcher, and tries to get at the memory of both as the same uid.
+"""Starts a fork server and a fetcher, and tries to access the memory of both as the same uid.
 
-Usage: same_uid.py DAEMON FETCHER, the paths of both programs. Exits with 0 if both processes are out of reach.
+    same_uid.py DAEMON FETCHER
+
+The arguments are the paths of the programs. Exits with 0 if every access is denied.
 """
 import ctypes
 import os
@@ -15,7 +17,7 @@ libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_
 
 
 def is_readable(process):
-    """Whether its memory can be opened, which unlike ptrace(2) leaves it as it was."""
+    """Whether its memory can be opened. Unlike ptrace(2), this does not change the process."""
     try:
         with open(f"/proc/{process}/mem", "rb"):
             return True
@@ -23,17 +25,17 @@ def is_readable(process):
         return False
 
 
-def reach(process):
-    """The ways in which the process can be got at."""
-    ways = ["mem"] if is_readable(process) else []
+def accesses(process):
+    """The accesses to the process that are permitted."""
+    permitted = ["mem"] if is_readable(process) else []
     try:
         os.readlink(f"/proc/{process}/exe")
-        ways.append("exe")
+        permitted.append("exe")
     except PermissionError:
         pass
     if libc.ptrace(PTRACE_SEIZE, process, None, None) == 0:
-        ways.append("ptrace")
-    return ways
+        permitted.append("ptrace")
+    return permitted
 
 
 def children(process):
@@ -41,28 +43,36 @@ def children(process):
         return [int(word) for word in file.read().split()]
 
 
-# It can look at processes of its own uid at all: else nothing below would prove anything.
+def name(process):
+    with open(f"/proc/{process}/comm") as file:
+        return file.read().rstrip("\n")
+
+
+# Proves that processes of the same uid are accessible by default.
 control = subprocess.Popen(["/bin/sleep", "600"])
-assert reach(control.pid), "even an ordinary process of the same uid is out of reach here"
+assert accesses(control.pid), "no process of the same uid is accessible"
 control.kill()
 
 ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-starter = subprocess.Popen([sys.argv[1], "--start-helper", sys.argv[2]], stdin=its)
+fork_server = subprocess.Popen([sys.argv[1], "--start-helper", sys.argv[2]], stdin=its)
 its.close()
 daemon, fetcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-socket.send_fds(ours, [b"\0"], [fetcher.fileno()])  # the first of its programs
+socket.send_fds(ours, [b"\0"], [fetcher.fileno()])  # index 0: the first program
 fetcher.close()
 end = time.monotonic() + 60
-while not children(starter.pid) and time.monotonic() < end:
+while not children(fork_server.pid) and time.monotonic() < end:
     time.sleep(0.01)
-worker = children(starter.pid)[0]
-found = {"starter": reach(starter.pid)}
-# From exec(2) to its first statement a process is as any other.
-while is_readable(worker) and time.monotonic() < end:
+fetcher_process = children(fork_server.pid)[0]
+found = {"fork_server": accesses(fork_server.pid)}
+# Before execve(2), the process is as inaccessible as the fork server, and has its name: proc_pid_comm(5).
+while name(fetcher_process) != os.path.basename(sys.argv[2])[:15] and time.monotonic() < end:
     time.sleep(0.01)
-found["fetcher"] = reach(worker)
+# A process is accessible between execve(2) and its first statements.
+while is_readable(fetcher_process) and time.monotonic() < end:
+    time.sleep(0.01)
+found["fetcher"] = accesses(fetcher_process)
 daemon.close()
 ours.close()
-starter.kill()
+fork_server.kill()
 print(found)
-sys.exit(0 if found == {"starter": [], "fetcher": []} else 1)
+sys.exit(0 if found == {"fork_server": [], "fetcher": []} else 1)

@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
-"""Runs a program on a terminal that does as it is told, and prints all that the program wrote there.
+"""Runs a program on a pseudoterminal, performs steps, and prints the program's output.
 
     terminal.py [--graphics | --silent] STEP... -- PROGRAM ARGUMENT...
 
-Steps, one after the other: size=80x24, see=TEXT (waits until that is shown, behind what was seen before),
-type=TEXT, signal=NAME, run=COMMAND. Then the program has to end. Exits with its status, 128 and more for a signal; with 99 where
-something does not come within 30 s, or the program left the terminal in another state than it found it in.
+With --graphics, the terminal reports support for graphics; with --silent, it answers no queries. Steps:
+
+    size=80x24      resize the terminal
+    see=TEXT        wait for TEXT in the output after the previous match
+    type=TEXT       send TEXT as input
+    signal=NAME     send a signal to the program
+    run=COMMAND     run a shell command
+
+The program must exit after the last step. Exits with its status, or 128 plus the number of its signal. Exits with 99
+after a timeout of 30 s, or if the program does not restore the terminal settings.
 """
 
 import fcntl
@@ -18,49 +25,49 @@ import sys
 import termios
 import time
 
-QUESTION = b"\x1b[c"
+QUERY = b"\x1b[c"
 ATTRIBUTES = b"\x1b[?62;22c"
 GRAPHICS = b"\x1b_Gi=31;OK\x1b\\"
 
 
 class Terminal:
     def __init__(self, command, has_graphics, is_silent, size):
-        self.shown, self.seen, self.asked = b"", 0, 0
+        self.output, self.seen, self.answered = b"", 0, 0
         self.has_graphics, self.is_silent = has_graphics, is_silent
-        self.near, self.far = pty.openpty()
+        self.controller, self.terminal = pty.openpty()
         self.resize(size)
-        self.before = termios.tcgetattr(self.far)
+        self.before = termios.tcgetattr(self.terminal)
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
-            fcntl.ioctl(self.far, termios.TIOCSCTTY, 0)
+            fcntl.ioctl(self.terminal, termios.TIOCSCTTY, 0)
             for number in range(3):
-                os.dup2(self.far, number)
+                os.dup2(self.terminal, number)
             os.closerange(3, 64)
             os.execvp(command[0], command)
 
     def resize(self, size):
         columns, rows = (int(number) for number in size.split("x"))
-        fcntl.ioctl(self.near, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(self.controller, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, seconds):
-        """False where nothing came."""
-        if not select.select([self.near], [], [], seconds)[0]:
+        """Reads output and answers queries. Returns False after a timeout."""
+        if not select.select([self.controller], [], [], seconds)[0]:
             return False
-        self.shown += os.read(self.near, 65536)
-        while (place := self.shown.find(QUESTION, self.asked)) >= 0:
-            self.asked = place + len(QUESTION)
+        self.output += os.read(self.controller, 65536)
+        while (index := self.output.find(QUERY, self.answered)) >= 0:
+            self.answered = index + len(QUERY)
             if not self.is_silent:
-                os.write(self.near, (GRAPHICS if self.has_graphics else b"") + ATTRIBUTES)
+                os.write(self.controller, (GRAPHICS if self.has_graphics else b"") + ATTRIBUTES)
         return True
 
     def see(self, text):
         deadline = time.monotonic() + 30
-        while (place := self.shown.find(text, self.seen)) < 0:
+        while (index := self.output.find(text, self.seen)) < 0:
             if time.monotonic() > deadline:
-                self.fail(f"{text} is not shown")
+                self.fail(f"timeout waiting for {text}")
             self.read(0.1)
-        self.seen = place + len(text)
+        self.seen = index + len(text)
 
     def end(self):
         deadline = time.monotonic() + 30
@@ -69,17 +76,17 @@ class Terminal:
             if pid:
                 break
             if time.monotonic() > deadline:
-                self.fail("the program does not end")
+                self.fail("timeout waiting for the exit of the program")
             self.read(0.05)
         while self.read(0):
             pass
-        if termios.tcgetattr(self.far) != self.before:
-            self.fail("the terminal is not as it was")
+        if termios.tcgetattr(self.terminal) != self.before:
+            self.fail("the program did not restore the terminal settings")
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
 
     def fail(self, reason):
-        sys.stdout.buffer.write(self.shown)
+        sys.stdout.buffer.write(self.output)
         sys.stdout.flush()
         print(f"terminal.py: {reason}", file=sys.stderr)
         try:
@@ -102,15 +109,15 @@ def main():
         elif name == "see":
             terminal.see(value.encode())
         elif name == "type":
-            os.write(terminal.near, value.encode())
+            os.write(terminal.controller, value.encode())
         elif name == "signal":
             os.kill(terminal.pid, getattr(signal, "SIG" + value))
         elif name == "run":
             os.system(value)
         else:
-            terminal.fail(f"there is no step {name}")
+            terminal.fail(f"unknown step {name}")
     status = terminal.end()
-    sys.stdout.buffer.write(terminal.shown)
+    sys.stdout.buffer.write(terminal.output)
     sys.exit(status)
 
 

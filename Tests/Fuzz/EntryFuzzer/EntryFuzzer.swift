@@ -1,18 +1,16 @@
 import CacheCore
 import DiskStore
 
-/// Feeds the decoders of everything that the store reads from disk with bytes that anybody may have written. What
-/// decodes must encode to the same bytes again, but for the version, where there is an encoder without a key; nothing
-/// may trap.
+/// Decodes all file formats of the store from untrusted bytes. Decoded values must encode to the same bytes, except for
+/// the version, where an encoder needs no key. Nothing may trap.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = UnsafeRawBufferPointer(start: start, count: count)
     if let record = ImageRecordCoding.decode(bytes), let encoded = ImageRecordCoding.encode(record) {
-        // Only overlong header fields are dropped on the way back, and the version, which comes first, is always the
-        // newest.
+        // Encoding drops only overlong header fields, and writes the newest version.
         let isShorter = encoded.count < bytes.count
         let isSame = encoded.dropFirst().elementsEqual(bytes.dropFirst())
-        precondition(isShorter || isSame, "a record does not encode to what it was read from")
+        precondition(isShorter || isSame, "a record encodes to other bytes")
     }
     if let header = EntryHeader(bytes, fileSize: count) {
         precondition(header.imageLength >= 0 && header.recordLength >= 0, "a length is negative")
@@ -20,7 +18,7 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     }
     _ = SessionRecord(bytes)
     _ = KeyFile(bytes) { _, check in
-        // A check value that the fuzzer can hit, so that it gets past it.
+        // A fixed check value, so that the fuzzer can pass the check.
         check.initializeMemory(as: UInt8.self, repeating: 0)
     }
     StoreFileNames.read(bytes)

@@ -5,13 +5,13 @@ import ThumbcacheProtocol
 
 @testable import HelperProtocol
 
-/// I8, I11: whatever a fetcher that somebody has broken into says, nothing traps, and what is taken for a message is
-/// within bounds and written the same again. The first byte says in which pieces the rest comes.
+/// I8, I11: no bytes from a fetcher trap, and each accepted message is within bounds and can be written and read again.
+/// The first byte of the input is the size of the pieces in which the rest is received.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     var bytes = ByteBuffer(bytes: UnsafeRawBufferPointer(start: start, count: count))
     guard let first = bytes.readInteger(as: UInt8.self) else { return 0 }
-    var assembler = MessageAssembler(longestBody: 4_096)
+    var assembler = MessageAssembler(maximumBody: 4_096)
     do throws(MessageError) {
         while let piece = bytes.readSlice(length: min(Int(first) + 1, bytes.readableBytes)), piece.readableBytes > 0 {
             try assembler.receive(piece) { fields, body throws(MessageError) in
@@ -20,26 +20,26 @@ public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
             }
         }
     } catch {
-        check(!error.description.isEmpty, "it is refused without a reason")
+        check(!error.description.isEmpty, "an error has no reason")
     }
     return 0
 }
 
 private func check(_ report: FetcherReport) throws(MessageError) {
-    // The same bytes once more: dictionaries have no order, so that lengths are compared.
+    // Dictionaries have no order, so lengths are compared instead of bytes.
     var (once, twice) = (ByteBuffer(), ByteBuffer())
     report.write(to: &once)
-    let fields = once.getSlice(at: MessageWriter.headLength, length: once.readableBytes - MessageWriter.headLength)
+    let fields = once.getSlice(at: MessageHead.length, length: once.readableBytes - MessageHead.length)
     try FetcherReport(fields ?? ByteBuffer()).write(to: &twice)
-    check(once.readableBytes == twice.readableBytes, "it is read as something else when it is written")
+    check(once.readableBytes == twice.readableBytes, "a message changes when it is written and read")
     switch report {
     case .failed(_, let failure), .unusable(_, _, let failure):
-        check("\(failure)".unicodeScalars.allSatisfy(\.isVisible), "a sentence has characters that do not show")
-    case .statistics(_, let figures):
-        for origin in figures.origins.values {
+        check("\(failure)".unicodeScalars.allSatisfy(\.isVisible), "an error message has invisible characters")
+    case .statistics(_, let statistics):
+        for origin in statistics.origins.values {
             check(origin.longestRetryIn < 1 << 31 && origin.retryIn < 1 << 31, "a duration is not capped")
         }
-    case .image, .missing, .notModified, .token, .alive: break
+    case .image, .missing, .notModified, .token, .pong: break
     }
 }
 

@@ -3,27 +3,27 @@ import ThumbcacheProtocol
 
 @testable import thumbcachectl
 
-/// F22, F23: whatever a daemon replies, thumbcachectl shows it without a trap and without a byte that a terminal obeys;
-/// what is shown of an id can be told from every other.
+/// F22, F23: thumbcachectl displays any reply without a trap and without terminal control characters; different ids are
+/// displayed differently.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = Array(UnsafeRawBufferPointer(start: start, count: count))
     let shown = PlainText.escape(bytes)
-    check(isFit(shown), "an id is shown with what a terminal obeys")
-    check(unescaped(shown) == bytes, "what is shown of an id is not that id")
+    check(isPrintable(shown), "displayed id contains a control character")
+    check(unescaped(shown) == bytes, "a displayed id is ambiguous")
     var buffer = ByteBuffer(bytes: bytes)
     do throws(ProtocolError) {
         while let value = try buffer.readReply(limit: 1 << 20, depth: 8) {
-            check(isFit(value.json), "JSON with what a terminal obeys")
+            check(isPrintable(value.json), "JSON contains a control character")
         }
     } catch {
-        check(!error.message.isEmpty, "a reply is refused without a reason")
+        check(!error.message.isEmpty, "a reply is rejected without a reason")
     }
     return 0
 }
 
-/// No control character of ASCII or of Latin 1 and no line break.
-private func isFit(_ text: String) -> Bool {
+/// Contains no control characters of ASCII or Latin 1, and no line break.
+private func isPrintable(_ text: String) -> Bool {
     text.unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7f...0x9f).contains($0.value) }
 }
 

@@ -1,8 +1,8 @@
 import CacheCore
 import NIOCore
 
-/// F38: whatever a stranger calls an image, the sniffer answers or refuses: it never traps, and never lets a
-/// dimension through that is zero or over the limit.
+/// F38: the sniffer accepts or rejects any input without a trap, and never accepts a dimension of zero or over the
+/// limit.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = ByteBuffer(bytes: UnsafeRawBufferPointer(start: start, count: count))

@@ -1,3 +1,4 @@
+import CacheFakes
 import NIOCore
 import Testing
 
@@ -5,9 +6,9 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// An origin that fails, seen from it: how often it is asked, and who waits for it meanwhile.
+/// Failing origins: the requests that reach them, and the effect on other origins and uids.
 @Suite struct HostFailureTests {
-    /// Not asked after so many failures: for hours, so that nothing in here depends on how fast it runs.
+    /// An origin whose breaker opens after that many failures, for hours, so that no test depends on its speed.
     private func origin(_ name: String = "test", failures: Int = 3, connections: Int = 32) -> Origin {
         var origin = Origin.test(name, connections: connections)
         origin.breaker = BreakerPolicy(
@@ -15,14 +16,14 @@ import Testing
         return origin
     }
 
-    enum Trouble: String, CaseIterable, Sendable {
+    enum Failure: String, CaseIterable, Sendable {
         case broken = "500 Internal Server Error"
         case badGateway = "502 Bad Gateway"
         case unavailable = "503 Service Unavailable"
         case tooMany = "429 Too Many Requests"
         case closed, reset, nonsense, halfAnImage
 
-        func happen(to peer: Peer) {
+        func cause(on peer: Peer) {
             switch self {
             case .broken, .badGateway, .unavailable, .tooMany: peer.answer([], status: rawValue)
             case .closed: peer.hangUp()
@@ -37,10 +38,11 @@ import Testing
         }
     }
 
-    @Test(arguments: Trouble.allCases)
-    func `F37: a host that fails three times in a row is not asked again, and others are`(trouble: Trouble) async throws
+    @Test(arguments: Failure.allCases)
+    func `F37: after three failures in a row, requests to the host are suspended, but not to others`(failure: Failure)
+        async throws
     {
-        let broken = try TestOrigin(["/a": { _, peer in trouble.happen(to: peer) }])
+        let broken = try TestOrigin(["/a": { _, peer in failure.cause(on: peer) }])
         let other = try TestOrigin()
         defer {
             broken.stop()
@@ -54,10 +56,10 @@ import Testing
             for _ in 0..<20 {
                 let outcome = await fetcher.outcome(broken.url("/a"), of: origin())
                 #expect(outcome.kind == "origin" && outcome.isRejected, "\(outcome)")
-                #expect(outcome.sentence.contains(broken.url("")) && outcome.sentence.contains(" ms more"))
+                #expect(outcome.reason.contains(broken.url("")) && outcome.reason.contains("are suspended for"))
             }
             #expect(broken.requests.count == 3)
-            // Neither another host of the same origin nor another origin's way to this host is held up.
+            // Requests to another host of the same origin, and of another origin to this host, are sent.
             var wide = origin()
             wide.allow = [other.url("/")]
             let elsewhere = await fetcher.outcome(other.url("/b"), of: wide, isNamedByClient: true)
@@ -66,39 +68,37 @@ import Testing
 
             let figures = fetcher.statistics
             #expect(figures[.rejected] == 20 && figures[.failedOrigin] == 23 && figures.uidsOpen == 1)
-            // Nobody else is told, or held up.
+            // The failures are counted for this origin only.
             #expect(figures.hostsOpen == 0 && figures.origins["test"]?.retryIn == 0)
             let own = try #require(figures.origins["test"])
-            #expect(own.counts.failures == 23 && own.counts[.rejected] == 20)
+            #expect(own.counts[.failedOrigin] == 23 && own.counts[.rejected] == 20)
             #expect(own.counts[.requests] == 4 && own.longestRetryIn > 0)
             #expect(figures.origins["other"]?.longestRetryIn == 0)
         }
     }
 
-    @Test func `F36, F37: an origin that hangs three times in a row is not asked again`() async throws {
-        let server = try TestOrigin(["/a": { _, peer in peer.waitForEnd() }])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+    @Test func `F36, F37: after three timeouts in a row, requests to an origin are suspended`() async throws {
+        try await withOrigin(["/a": { _, peer in peer.waitForEnd() }]) { server, fetcher in
             var origin = origin()
             origin.timeout = 300
-            // What is left of the time when its turn comes is enough to blame the host for.
+            // A timeout is a failure of the host if at least this time remained when the request began.
             origin.connectTimeout = 1
-            // On a busy machine, a download's time may be up before it begins: then it says nothing of the host.
-            var hung = 0
+            // On a busy machine, a download may time out before it begins, which is not a failure of the host.
+            var timeouts = 0
             var last = await fetcher.outcome(server.url("/a"), of: origin)
-            while last.kind == "timedOut", hung < 60 {
-                hung += 1
+            while last.kind == "timedOut", timeouts < 60 {
+                timeouts += 1
                 last = await fetcher.outcome(server.url("/a"), of: origin)
             }
-            #expect(last.isRejected && hung >= 3, "\(hung) times, then \(last)")
+            #expect(last.isRejected && timeouts >= 3, "\(timeouts) timeouts, then \(last)")
         }
     }
 
     @Test(arguments: [
         "404 Not Found", "410 Gone", "401 Unauthorized", "403 Forbidden", "418 Teapot", "304 Not Modified",
     ])
-    func `F37: what is not the host's failure is not held against it`(status: String) async throws {
-        let server = try TestOrigin([
+    func `F37: responses that are no failure do not open the breaker`(status: String) async throws {
+        try await withOrigin([
             "/status": { _, peer in peer.answer([], status: status) },
             "/html": { _, peer in peer.answer(Array("<html>".utf8)) },
             "/packed": { _, peer in peer.answer(TestImage.png, headers: ["Content-Encoding: gzip"]) },
@@ -110,9 +110,7 @@ import Testing
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")
                 peer.waitForEnd()
             },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for path in ["/status", "/html", "/packed", "/longer", "/large"] {
                 for _ in 0..<4 { _ = await fetcher.outcome(server.url(path), of: origin(failures: 1)) }
             }
@@ -121,20 +119,11 @@ import Testing
         }
     }
 
-    @Test func `F37: neither a cancelled download nor a refused address is held against a host`() async throws {
+    @Test func `F37: cancelled downloads and refused addresses do not open the breaker`() async throws {
         let arrived = Gate()
-        let server = try TestOrigin([
-            "/slow": { _, peer in
-                arrived.open()
-                peer.waitForEnd()
-            }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        try await withOrigin(["/slow": TestOrigin.hanging(signaling: arrived)]) { server, fetcher in
             let origin = origin(failures: 1).at(server.url("/"))
-            let target = DownloadTarget(url: server.url("/slow"), isNamedByClient: false)
-            let handle = try fetcher.start(
-                Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), onEnd: { _ in })
+            let handle = try fetcher.start(.test(server.url("/slow"), of: origin), onEnd: { _ in })
             await arrived.opened()
             handle.cancel()
             let after = await fetcher.outcome(server.url("/a"), of: origin)
@@ -165,7 +154,7 @@ import Testing
             origin.breaker.backoff = 1
             let first = await fetcher.outcome(server.url("/a"), of: origin)
             let second = await fetcher.outcome(server.url("/b"), of: origin)
-            #expect(first.sentence.contains("HTTP status \(status.prefix(3))") && second.isRejected, "\(second)")
+            #expect(first.reason.contains("HTTP status \(status.prefix(3))") && second.isRejected, "\(second)")
             let left = try #require(fetcher.statistics.origins["test"]).longestRetryIn
             #expect((1...3_600_000).contains(left) && server.requests.count == 1)
         }
@@ -174,42 +163,38 @@ import Testing
     @Test(arguments: [
         ("429 Too Many", ["Retry-After: 3600"]), ("503 Slow Down", ["Retry-After: 3600"]), ("500 Broken", []),
     ])
-    func `F68: what an origin answers one uid's token is that uid's own matter`(
+    func `F68: failure responses to one uid do not affect other uids`(
         status: String, headers: [String]
     ) async throws {
-        let server = try TestOrigin([
+        try await withOrigin([
             "/a": { request, peer in
-                let isHated = request.headers["authorization"] != "Bearer good"
-                if isHated { peer.answer([], status: status, headers: headers) } else { peer.answer(TestImage.png) }
+                let isBad = request.headers["authorization"] != "Bearer good"
+                if isBad { peer.answer([], status: status, headers: headers) } else { peer.answer(TestImage.png) }
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let origin = origin(failures: 1)
-            // Many uids, which one account may have.
+            // An account may have many uids.
             for uid in 1...20 as ClosedRange<UInt32> {
                 for _ in 0..<3 {
-                    let hated = await fetcher.outcome(server.url("/a"), of: origin, uid: uid, token: "bad")
-                    #expect(hated.kind == "origin", "\(hated)")
+                    let rejected = await fetcher.outcome(server.url("/a"), of: origin, uid: uid, token: "bad")
+                    #expect(rejected.kind == "origin", "\(rejected)")
                 }
             }
             #expect(server.requests.count == 20 && fetcher.statistics[.rejected] == 40)
             for _ in 0..<3 {
-                let loved = await fetcher.outcome(server.url("/a"), of: origin, uid: 1_000, token: "good")
-                #expect(loved.kind == "image", "\(loved)")
+                let other = await fetcher.outcome(server.url("/a"), of: origin, uid: 1_000, token: "good")
+                #expect(other.kind == "image", "\(other)")
             }
             #expect(fetcher.statistics.uidsOpen == 20 && fetcher.statistics.hostsOpen == 0)
         }
     }
 
-    @Test func `F68: one uid's hanging requests keep no other uid from the host`() async throws {
-        let server = try TestOrigin(["/hang": { _, peer in peer.waitForEnd() }])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+    @Test func `F68: timeouts of one uid do not keep other uids from the host`() async throws {
+        try await withOrigin(["/hang": { _, peer in peer.waitForEnd() }]) { server, fetcher in
             var origin = origin(failures: 1)
             (origin.timeout, origin.connectTimeout) = (1_000, 500)
             var last = await fetcher.outcome(server.url("/hang"), of: origin, uid: 1)
-            // On a busy machine, a download's time may be up before it begins: then it says nothing of the host.
+            // On a busy machine, a download may time out before it begins, which is not a failure of the host.
             for _ in 0..<60 where !last.isRejected {
                 last = await fetcher.outcome(server.url("/hang"), of: origin, uid: 1)
             }
@@ -220,21 +205,21 @@ import Testing
         }
     }
 
-    @Test func `F68: a host that cannot be reached is not asked by anybody, whoever found out`() async throws {
-        let nobody = "http://127.0.0.1:\(try TestSocket.freePort())/a"
+    @Test func `F68: a connection failure suspends requests of all uids`() async throws {
+        let closed = "http://127.0.0.1:\(try TestSocket.freePort())/a"
         let nginx = try Nginx(files: [:])
         let port = nginx.securePort
         defer { nginx.stop() }
         try await withFetcher {
             $0.resolverOverrides = { ["unsigned.example:\(port):127.0.0.1"] }
         } _: { fetcher in
-            for url in [nobody, "https://unsigned.example:\(port)/a"] {
+            for url in [closed, "https://unsigned.example:\(port)/a"] {
                 for uid in 1...3 as ClosedRange<UInt32> {
                     let tried = await fetcher.outcome(url, of: origin(), uid: uid)
                     #expect(tried.kind == "origin" && !tried.isRejected, "\(tried)")
                 }
-                let spared = await fetcher.outcome(url, of: origin(), uid: 4)
-                #expect(spared.isRejected, "\(spared)")
+                let suspended = await fetcher.outcome(url, of: origin(), uid: 4)
+                #expect(suspended.isRejected, "\(suspended)")
             }
             let figures = fetcher.statistics
             #expect(figures.hostsOpen == 2 && figures.uidsOpen == 0)
@@ -244,35 +229,29 @@ import Testing
     }
 
     @Test(arguments: ["500 Broken", "403 Forbidden", "404 Not Found"])
-    func `Retry-After means nothing with another status`(status: String) async throws {
-        let server = try TestOrigin([
+    func `Retry-After is ignored with other statuses`(status: String) async throws {
+        try await withOrigin([
             "/a": { _, peer in peer.answer([], status: status, headers: ["Retry-After: 3600"]) }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for _ in 0..<2 { _ = await fetcher.outcome(server.url("/a"), of: origin()) }
             #expect(server.requests.count == 2)
         }
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `F37, F68: when a breaker opens, those of its uid that wait are told at once, and others' go on`()
+    func `F37, F68: when a breaker opens, queued downloads of its uid fail at once, and others continue`()
         async throws
     {
-        let arrived = Gate()
         let release = Gate()
-        let server = try TestOrigin([
+        try await withOrigin([
             "/first": { _, peer in
-                arrived.open()
-                release.block()
+                release.pass()
                 peer.answer([], status: "500 Broken")
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let origin = origin(failures: 1, connections: 1)
             async let first = fetcher.outcome(server.url("/first"), of: origin)
-            await arrived.opened()
+            await release.reached()
             await withTaskGroup(of: DownloadOutcome.self) { group in
                 for number in 0..<30 {
                     group.addTask {
@@ -291,7 +270,7 @@ import Testing
         }
     }
 
-    @Test func `F37: a redirect to a host that may not be asked is not followed`() async throws {
+    @Test func `F37: a redirect to a host with an open breaker is not followed`() async throws {
         let broken = try TestOrigin(["/a": { _, peer in peer.answer([], status: "500 Broken") }])
         let fine = try TestOrigin(["/away": { _, peer in peer.redirect(to: broken.url("/a")) }])
         defer {
@@ -304,7 +283,7 @@ import Testing
             origin.allow = [broken.url("/")]
             let first = await fetcher.outcome(fine.url("/away"), of: origin)
             let second = await fetcher.outcome(fine.url("/away"), of: origin)
-            #expect(first.sentence.contains("500") && second.isRejected)
+            #expect(first.reason.contains("500") && second.isRejected)
             #expect(fine.requests.count == 2 && broken.requests.count == 1)
             let near = await fetcher.outcome(fine.url("/b"), of: origin)
             #expect(near.kind == "image")

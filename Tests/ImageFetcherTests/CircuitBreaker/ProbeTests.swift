@@ -1,3 +1,4 @@
+import CacheFakes
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
@@ -6,38 +7,34 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// The one request that finds out whether a host is back: for all whether it can be reached, for a uid whether it
+/// The probe request of an open breaker. A shared breaker closes when the host can be reached, a uid's breaker when it
 /// answers.
 @Suite(.timeLimit(.minutes(5))) struct ProbeTests {
-    /// Not asked after one failure, for a millisecond.
+    /// An origin whose breaker opens after one failure, for a millisecond.
     private var brief: Origin {
         var origin = Origin.test()
         origin.breaker = BreakerPolicy(failures: 1, backoff: 1, backoffMax: 1)
         return origin
     }
 
-    @Test func `F37: exactly one request finds out whether a host is back, and then all are sent`() async throws {
+    @Test func `F37: exactly one probe is sent, and after its success all requests are`() async throws {
         let isBroken = NIOLockedValueBox(true)
-        let arrived = Gate()
         let release = Gate()
-        let server = try TestOrigin([
+        try await withOrigin([
             "/a": { _, peer in
                 guard !isBroken.withLockedValue({ $0 }) else { return peer.answer([], status: "500 Broken") }
-                arrived.open()
-                release.block()
+                release.pass()
                 peer.answer(TestImage.png)
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let origin = brief
             _ = await fetcher.outcome(server.url("/a"), of: origin)
             isBroken.withLockedValue { $0 = false }
-            async let probe = asked(fetcher, server.url("/a"), of: origin)
-            await arrived.opened()
+            async let probe = outcomeOnceAdmitted(fetcher, server.url("/a"), of: origin)
+            await release.reached()
             for _ in 0..<20 {
                 let other = await fetcher.outcome(server.url("/a"), of: origin)
-                #expect(other.sentence.contains("one request is finding out"), "\(other)")
+                #expect(other.reason.contains("probe request is in flight"), "\(other)")
             }
             #expect(server.requests.count == 2)
             release.open()
@@ -51,31 +48,23 @@ import Testing
         }
     }
 
-    @Test func `F37: when the request that finds out is cancelled, another finds out`() async throws {
+    @Test func `F37: after a cancelled probe, another request is the probe`() async throws {
         let arrived = Gate()
-        let server = try TestOrigin([
+        try await withOrigin([
             "/broken": { _, peer in peer.answer([], status: "500 Broken") },
-            "/hang": { _, peer in
-                arrived.open()
-                peer.waitForEnd()
-            },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+            "/hang": TestOrigin.hanging(signaling: arrived),
+        ]) { server, fetcher in
             let origin = brief.at(server.url("/"))
             _ = await fetcher.outcome(server.url("/broken"), of: origin)
-            let target = DownloadTarget(url: server.url("/hang"), isNamedByClient: false)
-            let download = Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)
-            let probe = await start(fetcher, download)
+            let probe = await startOnceAdmitted(fetcher, .test(server.url("/hang"), of: origin))
             await arrived.opened()
             probe.cancel()
-            let next = await asked(fetcher, server.url("/a"), of: origin)
+            let next = await outcomeOnceAdmitted(fetcher, server.url("/a"), of: origin)
             #expect(next.kind == "image")
         }
     }
 
-    @Test func `F68: who finds out with something slow, and cancels it, keeps nobody else from the host`() async throws
-    {
+    @Test func `F68: a slow probe that is cancelled does not keep other uids from the host`() async throws {
         let port = try TestSocket.freePort()
         let url = "http://127.0.0.1:\(port)"
         let origin = brief.at(url + "/")
@@ -87,15 +76,10 @@ import Testing
             let server = try TestOrigin(
                 port: port,
                 [
-                    "/slow": { _, peer in
-                        arrived.open()
-                        peer.waitForEnd()
-                    }
+                    "/slow": TestOrigin.hanging(signaling: arrived)
                 ])
             defer { server.stop() }
-            let target = DownloadTarget(url: url + "/slow", isNamedByClient: false)
-            let download = Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare)
-            let slow = await start(fetcher, download)
+            let slow = await startOnceAdmitted(fetcher, .test(url + "/slow", of: origin))
             await arrived.opened()
             let meanwhile = await fetcher.outcome(url + "/a", of: origin, uid: 2)
             #expect(meanwhile.kind == "image", "\(meanwhile)")
@@ -105,8 +89,10 @@ import Testing
         }
     }
 
-    /// What becomes of a download that the host is asked for, after as many as are rejected.
-    private func asked(_ fetcher: CurlImageFetcher, _ url: String, of origin: Origin) async -> DownloadOutcome {
+    /// The outcome of a download that is repeated until it is not rejected.
+    private func outcomeOnceAdmitted(_ fetcher: CurlImageFetcher, _ url: String, of origin: Origin) async
+        -> DownloadOutcome
+    {
         while true {
             let outcome = await fetcher.outcome(url, of: origin)
             if !outcome.isRejected { return outcome }
@@ -114,8 +100,8 @@ import Testing
         }
     }
 
-    /// A download that the host is asked for, after as many as are rejected.
-    private func start(_ fetcher: CurlImageFetcher, _ download: Download) async -> any DownloadHandle {
+    /// Starts a download, repeatedly until it is not rejected.
+    private func startOnceAdmitted(_ fetcher: CurlImageFetcher, _ download: Download) async -> any DownloadHandle {
         while true {
             do {
                 return try fetcher.start(download, onEnd: { _ in })
@@ -139,7 +125,7 @@ import Testing
         Timeout(given: 4_499, isUnreachable: false, connectTimeout: 9_000, timeout: 5_000),
         Timeout(given: 4_999, isUnreachable: true, connectTimeout: 9_000, timeout: 5_000),
     ])
-    func `F68: no connection in a time that the asker itself cut short says nothing to others`(row: Timeout) {
+    func `F68: a connect timeout that the client shortened does not affect other uids`(row: Timeout) {
         var origin = Origin.test(timeout: row.timeout)
         origin.connectTimeout = row.connectTimeout
         let finding = Transfer.finding(

@@ -12,7 +12,7 @@ import Testing
         ("99999999999999999999", nil, DeltaSeconds.most * 1_000),
         ("9223372036854775807", nil, DeltaSeconds.most * 1_000),
         ("-1", nil, nil), ("+1", nil, nil), ("1.5", nil, nil), ("1 s", nil, nil), ("", nil, nil), ("soon", nil, nil),
-        // RFC 9110 section 5.6.7: the three forms of a date, relative to the answer's own.
+        // RFC 9110 section 5.6.7: the three forms of a date, relative to the response's Date.
         ("Sun, 06 Nov 1994 08:50:07 GMT", date, 30_000), ("Sunday, 06-Nov-94 08:50:07 GMT", date, 30_000),
         ("Sun Nov  6 08:50:07 1994", date, 30_000),
         (date, date, nil), ("Sun, 06 Nov 1994 08:49:07 GMT", date, nil), ("Sun, 06 Nov 1994 08:50:07 GMT", nil, 20_000),
@@ -21,10 +21,10 @@ import Testing
     ]
 
     @Test(arguments: rows)
-    func `F14, F37: Retry-After is seconds or a date, and a date is relative to the answer's own`(
+    func `F14, F37: Retry-After is seconds, or a date relative to the response's Date`(
         _ row: (value: String, date: String?, milliseconds: Int64?)
     ) {
-        // The clock here is 10 s ahead of the origin's.
+        // The local clock is 10 s ahead of the origin's.
         #expect(RetryAfter.milliseconds(row.value, date: row.date, now: Self.moment + 10) == row.milliseconds)
     }
 }

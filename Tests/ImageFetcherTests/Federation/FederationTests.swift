@@ -1,3 +1,4 @@
+import CacheFakes
 import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
@@ -8,16 +9,16 @@ import Testing
 @testable import ImageFetcher
 @testable import Origins
 
-/// Downloads whose host the domain of the address names: a real name server and a real server with TLS, on loopback.
+/// Downloads from hosts that SRV records name, with a real name server and a real TLS server on loopback.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct FederationTests {
-    /// What each test has: whom domains name is decided by `script`.
+    /// The servers and the fetcher of a test.
     private struct World {
         let nginx: Nginx
         let names: TestNameServer
         let fetcher: CurlImageFetcher
         var origin: Origin
 
-        /// The link's own URL, of a path that the server answers with a picture or not.
+        /// The upstream's own URL with that path.
         func central(_ path: String = "/avatar/bob") -> String { "https://localhost:\(nginx.securePort)\(path)?s=80" }
         func federated(_ path: String = "/avatar/bob", host: String = "images.example") -> String {
             "https://\(host):\(nginx.securePort)\(path)?s=80"
@@ -38,7 +39,7 @@ import Testing
     ) async -> DownloadOutcome {
         do {
             return try await fetcher.fetch(target, of: origin, token: token, condition: condition)
-        } catch let failure as CacheFailure {
+        } catch let failure as FetchFailure {
             return .failed(failure)
         } catch {
             Issue.record(error)
@@ -47,11 +48,11 @@ import Testing
     }
 
     /// - Parameters:
-    ///   - mayReachLoopback: whether what is on loopback passes for public.
-    ///   - address: of `images.example`.
+    ///   - mayReachLoopback: whether loopback addresses count as public.
+    ///   - address: the address of `images.example`.
     private func withWorld(
         mayReachLoopback: Bool = true, imagesAt address: String = "127.0.0.1",
-        _ configure: (inout FetcherConfiguration) -> Void,
+        _ configure: (inout FetcherSetup) -> Void,
         _ script: @escaping @Sendable (String, UInt16) -> TestNameServer.Reply, _ body: (World) async throws -> Void
     ) async throws {
         let locations = """
@@ -90,7 +91,6 @@ import Testing
         }
     }
 
-    /// The same with the settings as they are.
     private func withWorld(
         mayReachLoopback: Bool = true,
         _ script: @escaping @Sendable (String, UInt16) -> TestNameServer.Reply, _ body: (World) async throws -> Void
@@ -98,23 +98,23 @@ import Testing
         try await withWorld(mayReachLoopback: mayReachLoopback, { _ in }, script, body)
     }
 
-    // MARK: Whom a domain names
+    // MARK: Named hosts
 
-    @Test func `a picture comes from whom the domain names, and the link's path and query go there`() async throws {
+    @Test func `an image comes from the host that the domain names, with the upstream's path and query`() async throws {
         try await withWorld { name, port in
             .records([.init(port: port, host: "images.example")])
         } _: { world in
             let outcome = await world.fetch("friends.example")
             #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)")
             #expect(world.names.questions == ["_avatars-sec._tcp.friends.example"])
-            // There it is believed, too, that there is none.
+            // A 404 and a failure of the named host are final.
             #expect(await world.fetch("friends.example", "/avatar/nobody").kind == "missing")
             #expect(await world.fetch("friends.example", "/avatar/broken").kind == "origin")
         }
     }
 
     @Test(arguments: [.none(), .noName, .records([.init(port: 443, host: ".")])] as [TestNameServer.Reply])
-    func `F86: a domain that names nobody has its pictures at the link's own URL, and is not asked again soon`(
+    func `F86: for a domain without SRV records the upstream's own URL is used, and the response is cached`(
         reply: TestNameServer.Reply
     ) async throws {
         try await withWorld { _, _ in
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func `what is no address asks no name server`() async throws {
+    @Test func `a profile that is not a mail address causes no DNS query`() async throws {
         try await withWorld { _, _ in
             .silence
         } _: { world in
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    @Test func `F86: the next host is asked where one has no address, refuses connections, or has no good certificate`()
+    @Test func `F86: the next host is tried if one has no address, refuses connections or has an invalid certificate`()
         async throws
     {
         let closed = try TestSocket.freePort()
@@ -148,11 +148,11 @@ import Testing
                 .init(priority: 1, port: closed, host: "images.example"),
             ])
         } _: { world in
-            // The last is the one that works.
+            // The host with the lowest priority works.
             var origin = world.origin
             origin.breaker = BreakerPolicy(failures: 1, backoff: 86_400_000, backoffMax: 86_400_000)
             let another = World(nginx: world.nginx, names: world.names, fetcher: world.fetcher, origin: origin)
-            // The second time breakers keep the first two from being asked.
+            // The second time, open breakers exclude the first two.
             for _ in 0..<2 {
                 let outcome = await another.fetch("friends.example")
                 #expect(outcome.image?.redirectedTo == world.federated(), "\(outcome)")
@@ -161,7 +161,7 @@ import Testing
         }
     }
 
-    @Test func `F86: where none of its hosts can be reached the link has failed, and its own URL is not asked`()
+    @Test func `F86: if no host can be reached, the upstream fails, and its own URL is not used`()
         async throws
     {
         let closed = try TestSocket.freePort()
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test func `F36, F86: no other host is asked when the download's time is over`() async throws {
+    @Test func `F36, F86: no other host is tried after the timeout`() async throws {
         let silent = try TestSocket.listen(address: "127.0.0.1", port: 0, backlog: 8)
         defer { close(silent) }
         let silentPort = try TestSocket.port(of: silent)
@@ -190,43 +190,43 @@ import Testing
             var world = world
             world.origin.timeout = 1_000
             let outcome = await world.fetch("friends.example")
-            #expect(outcome.kind == "timedOut" && outcome.sentence.contains("silent.example"), "\(outcome)")
+            #expect(outcome.kind == "timedOut" && outcome.reason.contains("silent.example"), "\(outcome)")
             let requests = try world.nginx.requests()
             #expect(requests.isEmpty)
         }
     }
 
-    // MARK: Name servers that fail
+    // MARK: Failing name servers
 
     @Test(
         arguments: [
             .code(1), .code(2), .code(5), .referral,
-            // Its one record is shorter than it says.
+            // A record that is shorter than its length field, and one with an invalid name.
             .altered { $0.dropLast(4) + [] },
             .altered { $0.dropLast(11) + [1, 0x61, 0xC0, 0xFF] },
         ] as [TestNameServer.Reply])
-    func `F86: a name server that fails, or talks nonsense, is the link's failure`(reply: TestNameServer.Reply)
+    func `F86: a failing name server or a malformed response is a failure of the upstream`(reply: TestNameServer.Reply)
         async throws
     {
         try await withWorld {
-            // So that it is the answer, and not that time is up.
-            $0.longestServiceQuery = 86_400_000
+            // Longer than the test, so that the outcome is not a timeout.
+            $0.serviceQueryTimeout = 86_400_000
         } _: { _, _ in
             reply
         } _: { world in
             let outcome = await world.fetch("friends.example")
-            #expect(outcome.kind == "origin" && outcome.sentence.contains("does not say who has"), "\(outcome)")
-            #expect(!outcome.sentence.contains("friends") && !outcome.sentence.contains("no name server answered"))
+            #expect(outcome.kind == "origin" && outcome.reason.contains("SRV lookup"), "\(outcome)")
+            #expect(!outcome.reason.contains("friends") && !outcome.reason.contains("no name server answered"))
             let requests = try world.nginx.requests()
             #expect(requests.isEmpty)
         }
     }
 
-    @Test func `I8, F86: three name servers are asked at most, however many there are`() async throws {
+    @Test func `I8, F86: at most three name servers are queried`() async throws {
         let failing = try (0..<3).map { _ in try TestNameServer { _ in .code(2) } }
         defer { for server in failing { server.stop() } }
         try await withWorld {
-            $0.longestServiceQuery = 86_400_000
+            $0.serviceQueryTimeout = 86_400_000
             $0.nameServers = (failing.map(\.address) + [$0.nameServers ?? ""]).joined(separator: ",")
         } _: { _, _ in
             .noName
@@ -237,13 +237,13 @@ import Testing
         }
     }
 
-    /// What is an answer to no question that was asked is passed over: a forger's, it may be.
+    /// A truncated response does not match the query and is ignored, as a forged one would be.
     @Test(arguments: [.silence, .altered { Array($0.prefix(20)) }] as [TestNameServer.Reply])
-    func `F86: one that never answers takes its time, and a breaker keeps others from waiting as long`(
+    func `F86: a name server that never responds causes a timeout, and the circuit breaker opens`(
         reply: TestNameServer.Reply
     ) async throws {
         try await withWorld {
-            $0.longestServiceQuery = 100
+            $0.serviceQueryTimeout = 100
         } _: { _, _ in
             reply
         } _: { world in
@@ -253,20 +253,20 @@ import Testing
                 let outcome = await world.fetch("friends.example")
                 #expect(outcome.kind == "origin", "\(outcome)")
             }
-            let asked = world.names.questions.count
+            let queries = world.names.questions.count
             let rejected = await world.fetch("friends.example")
-            #expect(rejected.isRejected && !rejected.sentence.contains("friends"), "\(rejected)")
-            #expect(world.names.questions.count == asked)
-            // Another domain, and who asks the link's own host, are not concerned.
+            #expect(rejected.isRejected && !rejected.reason.contains("friends"), "\(rejected)")
+            #expect(world.names.questions.count == queries)
+            // Another domain and the upstream's own host are not affected.
             #expect(await world.fetch(nil).kind == "image")
             #expect(await world.fetch("others.example").kind == "origin")
             #expect(world.names.questions.last == "_avatars-sec._tcp.others.example")
         }
     }
 
-    @Test func `F36, F86: a download waits no longer than it may connect, whatever the question takes`() async throws {
+    @Test func `F36, F86: the connect timeout limits the wait for a DNS query`() async throws {
         try await withWorld {
-            $0.longestServiceQuery = 86_400_000
+            $0.serviceQueryTimeout = 86_400_000
         } _: { _, _ in
             .silence
         } _: { world in
@@ -276,17 +276,17 @@ import Testing
             world.origin.connectTimeout = 600_000
             world.origin.timeout = 50
             #expect(await world.fetch("friends.example").kind == "timedOut")
-            // Each question was asked once, and has ended with who waited for it.
+            // Each query was sent once and ended with its waiter.
             #expect(
                 world.names.questions == ["_avatars-sec._tcp.friends.example", "_avatars-sec._tcp.friends.example"])
         }
     }
 
-    @Test func `an answer that is too large for a datagram comes over TCP`() async throws {
+    @Test func `a response that is too large for a datagram is read over TCP`() async throws {
         try await withWorld { _, port in
             .records(
                 (0..<60 as Range<UInt16>).map { number in
-                    // What comes first comes last.
+                    // The record with the highest priority comes last.
                     .init(
                         priority: 60 - number, port: port,
                         host: number == 59 ? "images.example" : "host\(number).example")
@@ -298,12 +298,14 @@ import Testing
         }
     }
 
-    // MARK: What strangers may not
+    // MARK: Restrictions of named hosts
 
-    @Test func `F31, F86: a host at a private address is refused, whatever the link may reach`() async throws {
+    @Test func `F31, F86: a named host at a private address is refused, even if the upstream may be private`()
+        async throws
+    {
         try await withWorld(mayReachLoopback: false) { name, port in
             if name.hasSuffix(".nobody.example") { return .noName }
-            // The link's own host among them, which the link itself may reach.
+            // Includes the upstream's own host, which the upstream itself may reach.
             return .records([.init(port: port, host: name.contains("own") ? "images.example" : "expired.example")])
         } _: { world in
             var world = world
@@ -312,7 +314,7 @@ import Testing
             world.origin.then[0].allowPrivateAddresses = true
             for domain in ["own.example", "friends.example"] {
                 let outcome = await world.fetch(domain)
-                #expect(outcome.kind == "denied" && outcome.sentence.contains("never permitted"), "\(outcome)")
+                #expect(outcome.kind == "denied" && outcome.reason.contains("SRV records"), "\(outcome)")
             }
             let requests = try world.nginx.requests()
             #expect(requests.isEmpty)
@@ -320,8 +322,8 @@ import Testing
         }
     }
 
-    @Test func `F31, F86: nor does a redirect of theirs lead into the network that the link may reach`() async throws {
-        // 127.0.0.2 passes for public, and 127.0.0.1, where the link's own host is, for private.
+    @Test func `F31, F86: a redirect of a named host to a private address is refused`() async throws {
+        // 127.0.0.2 counts as public; 127.0.0.1, the address of the upstream's own host, as private.
         try await withWorld(mayReachLoopback: false, imagesAt: "127.0.0.2") {
             $0.addressGuard.exceptions = [.v4(0x7F00_0002)]
             $0.addressGuard.ownExceptions = [.v4(0x7F00_0002)]
@@ -329,60 +331,60 @@ import Testing
             .records([.init(port: port, host: "images.example")])
         } _: { world in
             let outcome = await world.fetch("friends.example", "/avatar/inward")
-            #expect(outcome.kind == "denied" && outcome.sentence.contains("never permitted"), "\(outcome)")
+            #expect(outcome.kind == "denied" && outcome.reason.contains("SRV records"), "\(outcome)")
             #expect(await world.fetch("friends.example").image?.redirectedTo == world.federated())
             #expect(await world.fetch("friends.example", "/avatar/moved").kind == "image")
             #expect(await world.fetch(nil).kind == "image")
         }
     }
 
-    @Test func `F86: nor does a redirect of theirs lead to a port of other services`() async throws {
+    @Test func `F86: a redirect of a named host to another service's port is refused`() async throws {
         try await withWorld { _, port in
             .records([.init(port: port, host: "images.example")])
         } _: { world in
             let outcome = await world.fetch("friends.example", "/avatar/other-service")
-            #expect(outcome.kind == "denied" && outcome.sentence.contains("port 1023"), "\(outcome)")
-            // The link's own host may lead there.
+            #expect(outcome.kind == "denied" && outcome.reason.contains("port 1023"), "\(outcome)")
+            // The upstream's own host may redirect there.
             #expect(await world.fetch(nil, "/avatar/other-service").kind != "denied")
         }
     }
 
-    @Test func `F39, F86: no token is shown to whom a domain names, nor where that leads`() async throws {
+    @Test func `F39, F86: named hosts and their redirects get no token`() async throws {
         try await withWorld { _, port in
             .records([.init(port: port, host: "images.example")])
         } _: { world in
             var world = world
-            // The host is another link's, which is shown the token.
+            // The host belongs to another upstream, which gets the token.
             world.origin.then = [Upstream(url: world.federated("/{profile}"))]
             world.origin.then[0].showsToken = true
             for path in ["/avatar/token", "/avatar/outward"] {
                 let outcome = await world.fetch("friends.example", path, token: Secret("secret".utf8))
                 #expect(outcome.kind == "image", "\(outcome)")
             }
-            // The link's own host is shown it: the server does look.
+            // The upstream's own host gets the token, so the server checks it.
             #expect(await world.fetch(nil, "/avatar/token", token: Secret("secret".utf8)).kind == "missing")
         }
     }
 
-    // MARK: Many who ask
+    // MARK: Concurrent requests
 
-    @Test func `I6, F86: a domain is asked once, however many wait, and one who leaves takes nobody along`()
+    @Test func `I6, F86: all waiters share one DNS query, and a cancelled waiter does not affect the others`()
         async throws
     {
-        let (asked, wait, release) = (Gate(), Gate(), Gate())
+        let (wait, release) = (Gate(), Gate())
         try await withWorld {
             $0.onWaiting = { if $0 == 21 { wait.open() } }
         } _: { _, port in
-            asked.open()
-            release.block()
+            release.pass()
             return .records([.init(port: port, host: "images.example")])
         } _: { world in
             let target = DownloadTarget(
                 url: world.central(), isNamedByClient: false, federatedDomain: "friends.example")
             let (fetcher, origin) = (world.fetcher, world.origin)
             let download = Download(uid: 1, origin: world.origin, target: target, token: nil, framing: .bare)
-            let first = try world.fetcher.start(download) { _ in Issue.record("it was cancelled") }
-            await asked.opened()
+            let first = try world.fetcher.start(download) { _ in Issue.record("a cancelled download reports an outcome")
+            }
+            await release.reached()
             async let others = withTaskGroup(of: DownloadOutcome.self) { group in
                 for _ in 0..<20 { group.addTask { await Self.outcome(target, fetcher, origin) } }
                 return await group.reduce(into: []) { $0.append($1) }
@@ -396,13 +398,13 @@ import Testing
         }
     }
 
-    @Test func `I8, F86: whoever leaves is waited for no longer, and with the last of them the question ends`()
+    @Test func `I8, F86: a DNS query is cancelled when no waiter remains`()
         async throws
     {
         let (waiting, most) = (NIOLockedValueBox(Gate()), NIOLockedValueBox(0))
         try await withWorld {
             $0.lookups = 1
-            $0.longestServiceQuery = 86_400_000
+            $0.serviceQueryTimeout = 86_400_000
             $0.onWaiting = { count in
                 most.withLockedValue { $0 = max($0, count) }
                 waiting.withLockedValue { $0 }.open()
@@ -416,24 +418,26 @@ import Testing
             func start() async throws -> any DownloadHandle {
                 let gate = Gate()
                 waiting.withLockedValue { $0 = gate }
-                let handle = try world.fetcher.start(download) { _ in Issue.record("it was cancelled") }
+                let handle = try world.fetcher.start(download) { _ in
+                    Issue.record("a cancelled download reports an outcome")
+                }
                 await gate.opened()
                 return handle
             }
             let first = try await start()
             for _ in 0..<50 { try await start().cancel() }
-            // The one that stays, one that comes, and maybe one that is about to be let go of.
+            // The remaining waiter, a new one, and possibly one whose cancellation is in progress.
             #expect(most.withLockedValue { $0 } <= 3)
             #expect(world.names.questions.count == 1)
             first.cancel()
             while world.fetcher.statistics.inFlight > 0 { await Task.yield() }
-            // There is room for one question.
+            // The query has made room for another.
             let outcome = await world.fetch("friends.example")
             #expect(outcome.kind == "image", "\(outcome)")
         }
     }
 
-    @Test func `I8, F86: questions count as look-ups do, and one without room is BUSY`() async throws {
+    @Test func `I8, F86: DNS queries count as name lookups, and beyond the limit are BUSY`() async throws {
         try await withWorld {
             $0.lookups = 0
         } _: { _, _ in
@@ -446,30 +450,30 @@ import Testing
         }
     }
 
-    @Test func `F86: a fetcher that is stopped meanwhile says so to who waits`() async throws {
-        let asked = Gate()
+    @Test func `F86: shutdown fails downloads that wait for a DNS query`() async throws {
+        let queried = Gate()
         try await withWorld { _, _ in
-            asked.open()
+            queried.open()
             return .silence
         } _: { world in
             let target = DownloadTarget(
                 url: world.central(), isNamedByClient: false, federatedDomain: "friends.example")
             let (fetcher, origin) = (world.fetcher, world.origin)
             async let outcome = Self.outcome(target, fetcher, origin)
-            await asked.opened()
+            await queried.opened()
             world.fetcher.shutdown()
             #expect(await outcome.kind == "shuttingDown")
         }
     }
 
-    @Test func `a picture that is held is asked about where it came from`() async throws {
+    @Test func `a stored image is revalidated at the host that it came from`() async throws {
         try await withWorld { name, port in
             name.contains("friends") ? .records([.init(port: port, host: "images.example")]) : .noName
         } _: { world in
             let etag = await world.fetch("friends.example").image?.headers["etag"]
             let held = DownloadCondition(url: world.federated(), etag: etag, lastModified: nil)
             #expect(await world.fetch("friends.example", condition: held).kind == "not modified")
-            // Its validators mean nothing to another host.
+            // The validators do not apply to another host.
             #expect(await world.fetch("nobody.example", condition: held).kind == "image")
         }
     }

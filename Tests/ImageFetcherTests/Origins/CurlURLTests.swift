@@ -4,7 +4,7 @@ import Testing
 @testable import ImageFetcher
 @testable import Origins
 
-/// URLs as libcurl takes them apart: those that redirects name, and all others a second time.
+/// URLs as libcurl parses them: those of redirects, and all others a second time.
 @Suite struct CurlURLTests {
     @Test(arguments: [
         ("b", "https://example.org/a/b"), ("/b", "https://example.org/b"), ("../b", "https://example.org/b"),
@@ -13,7 +13,7 @@ import Testing
         ("%2e%2e/b", "https://example.org/b"), ("HTTPS://Example.org:443", "https://example.org/"),
         ("b#c", "https://example.org/a/b"),
     ])
-    func `a redirect may be relative to where it came from`(location: String, expected: String) throws {
+    func `a redirect may be relative to its URL`(location: String, expected: String) throws {
         let base = try WebURL("https://example.org/a/")
         #expect(try WebURL(asCurl: location, relativeTo: base).string == expected)
     }
@@ -22,7 +22,7 @@ import Testing
         "http://2130706433/", "http://0x7f000001/", "http://0x7f.1/", "http://017700000001/", "http://0177.0.0.1/",
         "http://127.1/", "http://127.0.0.1./",
     ])
-    func `F32: what stands for an IPv4 address in a redirect is written as one`(text: String) throws {
+    func `F32: other spellings of an IPv4 address in a redirect are normalized`(text: String) throws {
         #expect(try WebURL(asCurl: text).string == "http://127.0.0.1/")
     }
 
@@ -34,12 +34,12 @@ import Testing
         "http://[2001:DB8:0:0:0:0:0:1]/", "http://under_score.example.org/", "http://example.org:/",
         "http://127.0.0.1./", "https://example.org/a?b#c?d", "https://example.org//a",
     ])
-    func `F57: what our parser takes apart libcurl takes apart the same`(text: String) throws {
+    func `F57: the strict parser and libcurl parse URLs alike`(text: String) throws {
         #expect(try WebURL(asCurl: text) == WebURL(text))
     }
 
     @Test
-    func `F32, F57: whatever our parser accepts of hostile URLs is the same URL to libcurl, and so is its one form`() {
+    func `F32, F57: hostile URLs that the strict parser accepts are the same to libcurl, also normalized`() {
         var texts = HostileURLs.all(8080)
         for host in HostileURLs.hosts + Self.hosts {
             texts += Self.ports.map { "http://\(host)\($0)/a" }
@@ -59,7 +59,7 @@ import Testing
             let again = [try? WebURL(asCurl: text), try? WebURL(url.string), try? WebURL(asCurl: url.string)]
             #expect(again == [url, url, url], "\(text)")
         }
-        // So that neither was lost: those that are URLs, and those that are not.
+        // Both valid and invalid URLs occur.
         #expect(accepted > 700 && texts.count - accepted > 1_500, "\(accepted) of \(texts.count)")
     }
 

@@ -5,15 +5,14 @@ import Testing
 @testable import ImageFetcher
 @testable import Origins
 
-/// A table of addresses and URLs, each tried in every way that a URL comes in. What is held against each is the same:
-/// it was refused here, by name, and not by a network that happened not to have it; and who listens at every address of
-/// this machine saw nobody.
+/// A table of hostile URLs, each used in every way in which the fetcher gets URLs. Each must be rejected by its address
+/// or syntax, not by a network failure, and a listener on all addresses of this machine must get no connection.
 @Suite struct HostileURLTests {
     private func withListener(
-        _ configure: (inout FetcherConfiguration) -> Void = { _ in },
+        _ configure: (inout FetcherSetup) -> Void = { _ in },
         _ body: (TestOrigin, [String], CurlImageFetcher) async throws -> Void
     ) async throws {
-        // The wildcard address takes connections to all of 127.0.0.0/8, to ::1, and to whatever else the machine has.
+        // The wildcard address accepts connections to 127.0.0.0/8, ::1 and all other addresses of the machine.
         let listener = try TestOrigin(address: "::")
         defer { listener.stop() }
         let urls = HostileURLs.all(listener.port)
@@ -24,7 +23,7 @@ import Testing
         } _: { fetcher in
             try await body(listener, urls, fetcher)
             #expect(listener.connections == 0)
-            // It would have seen them.
+            // Proves that the listener accepts connections.
             for host in ["127.0.0.1", "127.255.255.254", "[::1]", "localhost"] {
                 let outcome = try await fetcher.fetch(listener.url("/", host: host), of: .test("control"))
                 #expect(outcome.kind == "image", "\(host): \(outcome)")
@@ -33,14 +32,14 @@ import Testing
         }
     }
 
-    /// Whether a failure is the refusal of an address or a URL, and not something that a network or an origin did.
+    /// Whether the failure is the rejection of an address or a URL, and not one of the network or the origin.
     private func isRefusal(_ outcome: DownloadOutcome) -> Bool {
-        let isAddress = outcome.kind == "denied" && outcome.sentence.contains(" is at ")
-        return isAddress || outcome.sentence.contains("the URL to fetch is none")
-            || outcome.sentence.hasPrefix("a redirect from ")
+        let isAddress = outcome.kind == "denied" && outcome.reason.contains(" is at ")
+        return isAddress || outcome.reason.contains("the URL cannot be requested")
+            || outcome.reason.hasPrefix("a redirect from ")
     }
 
-    @Test func `F30, F31, F32: an origin's own URL leads to none of them, without a packet sent`() async throws {
+    @Test func `F30, F31, F32: an origin's own hostile URL is refused without a packet`() async throws {
         try await withListener { _, urls, fetcher in
             for url in urls {
                 let outcome = try await fetcher.fetch(url, of: .test(private: false))
@@ -50,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `F30, F31, F32: no redirect leads to any of them, without a packet sent`(mayBePrivate: Bool) async throws {
+    func `F30, F31, F32: a redirect to a hostile URL is refused without a packet`(mayBePrivate: Bool) async throws {
         let location: TestOrigin.Script = { request, peer in
             let number = Int(request.target.split(separator: "=").last ?? "") ?? 0
             let port = UInt16(request.path.split(separator: "/").last ?? "") ?? 0
@@ -62,8 +61,7 @@ import Testing
             let origin = try TestOrigin(address: "127.0.0.3", ["/\(listener.port)": location])
             defer { origin.stop() }
             for (number, url) in urls.enumerated() {
-                // The origin itself may be where it is: its configuration names it, or its address counts as public
-                // here.
+                // The origin itself is permitted: by its configuration, or because its address counts as public here.
                 let outcome = try await fetcher.fetch(
                     origin.url("/\(listener.port)?n=\(number)"), of: .test(private: mayBePrivate))
                 #expect(isRefusal(outcome), "\(url): \(outcome)")
@@ -72,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func `F57: a client may name none of them, whatever else it may`() async throws {
+    @Test func `F57: a client cannot name a hostile URL`() async throws {
         try await withListener { listener, urls, fetcher in
             var origin = Origin.test(
                 url: "http://images.example/{profile}",

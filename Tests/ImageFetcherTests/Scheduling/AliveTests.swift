@@ -1,3 +1,5 @@
+import CacheFakes
+import HelperProtocol
 import Logging
 import NIOConcurrencyHelpers
 import Testing
@@ -5,56 +7,50 @@ import Testing
 @testable import CacheCore
 @testable import ImageFetcher
 
-/// Signs of life of the fetcher's thread, which systemd's watchdog rests on (F48).
+/// Health checks of the fetcher's thread, which feed the watchdog (F48).
 @Suite(.timeLimit(.minutes(5))) struct AliveTests {
-    private func sign(_ fetcher: CurlImageFetcher) async {
-        await withCheckedContinuation { continuation in fetcher.whenAlive { continuation.resume() } }
+    private func checkHealth(_ fetcher: CurlImageFetcher) async {
+        await withCheckedContinuation { continuation in fetcher.callOnLoop { continuation.resume() } }
     }
 
-    @Test func `F48: a thread that comes round says so, also when it has nothing to do`() async throws {
+    @Test func `F48: a running thread answers health checks, even without work`() async throws {
         try await withFetcher { fetcher in
-            for _ in 0..<100 { await sign(fetcher) }
+            for _ in 0..<100 { await checkHealth(fetcher) }
         }
     }
 
-    @Test func `F48: a thread that is stuck says nothing until it goes on`() async throws {
-        let server = try TestOrigin([
+    @Test func `F48: a blocked thread answers no health check until it continues`() async throws {
+        try await withOrigin([
             "/a": { _, peer in peer.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
-            let (reached, gate) = (Gate(), Gate())
+        ]) { server, fetcher in
+            let gate = Gate()
             let answers = NIOLockedValueBox(0)
-            // It is told of the end of a download on the thread itself.
-            let target = DownloadTarget(url: server.url("/a"), isNamedByClient: false)
-            _ = try fetcher.start(
-                Download(uid: 1000, origin: .test(), target: target, token: nil, framing: .bare)
-            ) { _ in
-                reached.open()
-                gate.block()
+            // The end of a download is reported on the fetcher's thread.
+            _ = try fetcher.start(.test(server.url("/a"))) { _ in
+                gate.pass()
             }
-            await reached.opened()
-            fetcher.whenAlive { answers.withLockedValue { $0 += 1 } }
+            await gate.reached()
+            fetcher.callOnLoop { answers.withLockedValue { $0 += 1 } }
             #expect(answers.withLockedValue { $0 } == 0)
             gate.open()
-            await sign(fetcher)
+            await checkHealth(fetcher)
             #expect(answers.withLockedValue { $0 } == 1)
         }
     }
 
-    @Test func `what is not running is not stuck: a sign is given at once, before the start and behind the stop`()
+    @Test func `health checks are answered at once before the start and after the stop`()
         async throws
     {
         let fetcher = CurlImageFetcher(
-            configuration: FetcherConfiguration(userAgent: "thumbcached-tests"),
+            settings: FetcherSettings(version: "tests", logLevel: "info"),
             log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
-        await sign(fetcher)
+        await checkHealth(fetcher)
         try fetcher.start()
-        // Whoever asks while it stops is answered, too.
+        // Checks during the stop are answered, too.
         await withTaskGroup { group in
-            for _ in 0..<50 { group.addTask { await sign(fetcher) } }
+            for _ in 0..<50 { group.addTask { await checkHealth(fetcher) } }
             group.addTask { fetcher.shutdown() }
         }
-        await sign(fetcher)
+        await checkHealth(fetcher)
     }
 }

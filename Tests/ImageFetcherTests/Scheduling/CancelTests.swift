@@ -1,3 +1,4 @@
+import CacheFakes
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -13,10 +14,7 @@ import Testing
         _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000,
         into outcomes: NIOLockedValueBox<[String]>
     ) throws -> any DownloadHandle {
-        let target = DownloadTarget(url: url, isNamedByClient: false)
-        return try fetcher.start(Download(uid: uid, origin: origin.at(url), target: target, token: nil, framing: .bare))
-        {
-            outcome in
+        try fetcher.start(.test(url, of: origin, uid: uid)) { outcome in
             outcomes.withLockedValue { $0.append(outcome.kind) }
         }
     }
@@ -25,7 +23,7 @@ import Testing
         "", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n\u{89}PNG",
     ])
-    func `F40: a cancelled download tells nothing any more, and its connection ends`(start answer: String) async throws
+    func `F40: a cancelled download reports no outcome, and its connection is closed`(start answer: String) async throws
     {
         let arrived = Gate()
         let ended = Gate()
@@ -45,7 +43,7 @@ import Testing
             handle.cancel()
             handle.cancel()
             await ended.opened()
-            // The image key is free again, and the fetcher as good as before.
+            // The fetcher still works.
             let after = try await fetcher.fetch(server.url("/b"))
             #expect(after.kind == "image")
             #expect(fetcher.statistics.inFlight == 0 && fetcher.statistics[.cancelled] == 1)
@@ -54,36 +52,30 @@ import Testing
     }
 
     @Test func `F40: cancelling a download that has ended does nothing`() async throws {
-        let server = try TestOrigin()
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        try await withOrigin { server, fetcher in
             let ended = Gate()
-            let target = DownloadTarget(url: server.url("/a"), isNamedByClient: false)
-            let download = Download(
-                uid: 1, origin: .test().at(server.url("/")), target: target, token: nil, framing: .bare)
-            let handle = try fetcher.start(download) { _ in ended.open() }
+            let handle = try fetcher.start(.test(server.url("/a"))) { _ in ended.open() }
             await ended.opened()
             handle.cancel()
             #expect(fetcher.statistics[.images] == 1 && fetcher.statistics[.cancelled] == 0)
         }
     }
 
-    @Test func `F40: cancelling returns at once though the fetcher's thread is stuck in libcurl`() async throws {
+    @Test func `F40: cancelling does not wait for a fetcher's thread that is blocked in libcurl`() async throws {
         let server = try TestOrigin()
         defer { server.stop() }
-        let stuck = Gate()
-        let release = Gate()
+        let gate = Gate()
         let outcomes = NIOLockedValueBox<[String]>([])
         try await withFetcher {
-            $0.hold(at: stuck, until: release)
+            $0.hold(at: gate)
         } _: { fetcher in
             let first = try start(fetcher, server.url("/a"), into: outcomes)
-            await stuck.opened()
+            await gate.reached()
             let second = try start(fetcher, server.url("/b"), into: outcomes)
-            // If either of these waited for the thread, the gate would never open.
+            // If one of these waited for the thread, the gate would never open.
             first.cancel()
             second.cancel()
-            release.open()
+            gate.open()
             let after = try await fetcher.fetch(server.url("/c"))
             #expect(after.kind == "image")
             #expect(server.requests.map(\.path) == ["/c"])
@@ -91,22 +83,15 @@ import Testing
         #expect(outcomes.withLockedValue { $0 } == [])
     }
 
-    @Test func `a download that waits is taken out of the queue, and never sent`() async throws {
-        let arrived = Gate()
+    @Test func `a queued download that is cancelled is removed and never sent`() async throws {
         let release = Gate()
-        let server = try TestOrigin([
-            "/slow": { _, peer in
-                arrived.open()
-                release.block()
-                peer.answer(TestImage.png)
-            }
-        ])
+        let server = try TestOrigin(["/slow": TestOrigin.held(at: release)])
         defer { server.stop() }
         let outcomes = NIOLockedValueBox<[String]>([])
         try await withFetcher { fetcher in
             let origin = Origin.test(connections: 1)
             async let slow = fetcher.fetch(server.url("/slow"), of: origin)
-            await arrived.opened()
+            await release.reached()
             let waiting = try start(fetcher, server.url("/never"), of: origin, into: outcomes)
             #expect(fetcher.statistics.queued == 1)
             waiting.cancel()
@@ -120,14 +105,9 @@ import Testing
         #expect(outcomes.withLockedValue { $0 } == [])
     }
 
-    @Test func `shutting down ends every download once, whether it runs or waits, and takes no more`() async throws {
+    @Test func `shutdown ends each active or queued download once and rejects later ones`() async throws {
         let arrived = Gate()
-        let server = try TestOrigin([
-            "/slow": { _, peer in
-                arrived.open()
-                peer.waitForEnd()
-            }
-        ])
+        let server = try TestOrigin(["/slow": TestOrigin.hanging(signaling: arrived)])
         defer { server.stop() }
         let outcomes = NIOLockedValueBox<[String]>([])
         try await withFetcher { fetcher in
@@ -138,22 +118,23 @@ import Testing
             cancelled.cancel()
             fetcher.shutdown()
             #expect(outcomes.withLockedValue { $0 } == Array(repeating: "shuttingDown", count: 5))
-            #expect(throws: CacheFailure.shuttingDown) { try start(fetcher, server.url("/a"), into: outcomes) }
+            #expect(throws: FetchFailure.shuttingDown) { try start(fetcher, server.url("/a"), into: outcomes) }
             fetcher.shutdown()
             let statistics = fetcher.statistics
             #expect(statistics.inFlight == 0 && statistics.queued == 0)
         }
     }
 
-    @Test func `a fetcher that was never started takes nothing and can be shut down`() throws {
-        let fetcher = CurlImageFetcher(configuration: .init(), log: Logger(label: "tests"))
+    @Test func `a fetcher that was not started rejects downloads and can be shut down`() throws {
+        let fetcher = CurlImageFetcher(
+            settings: FetcherSettings(version: "tests", logLevel: "info"), log: Logger(label: "tests"))
         let outcomes = NIOLockedValueBox<[String]>([])
-        #expect(throws: CacheFailure.shuttingDown) { try start(fetcher, "http://127.0.0.1:1/", into: outcomes) }
+        #expect(throws: FetchFailure.shuttingDown) { try start(fetcher, "http://127.0.0.1:1/", into: outcomes) }
         fetcher.shutdown()
         #expect(throws: FetcherError.self) { try fetcher.start() }
     }
 
-    @Test func `a fetcher is started once`() async throws {
+    @Test func `a fetcher can be started only once`() async throws {
         try await withFetcher { fetcher in
             #expect(throws: FetcherError.self) { try fetcher.start() }
         }

@@ -1,3 +1,4 @@
+import CacheFakes
 import Glibc
 import NIOConcurrencyHelpers
 import NIOCore
@@ -7,24 +8,15 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// The limits and turns of ``TransferQueue``, seen from an origin.
+/// Limits and fairness of ``TransferQueue``, as seen by an origin.
 @Suite struct QueueingTests {
-    @Test func `F20: one uid's flood does not hold up another uid's download`() async throws {
+    @Test func `F20: many downloads of one uid do not delay another uid's download`() async throws {
         let release = Gate()
-        let arrived = Gate()
-        let server = try TestOrigin([
-            "/first": { _, peer in
-                arrived.open()
-                release.block()
-                peer.answer(TestImage.png)
-            }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
-            // One connection, so that the origin sees the order.
+        try await withOrigin(["/first": TestOrigin.held(at: release)]) { server, fetcher in
+            // With one connection, the origin sees the order.
             let origin = Origin.test(connections: 1)
             async let first = fetcher.fetch(server.url("/first"), of: origin, uid: 1)
-            await arrived.opened()
+            await release.reached()
             try await withThrowingTaskGroup(of: String.self) { group in
                 for number in 0..<30 {
                     group.addTask { try await fetcher.fetch(server.url("/flood/\(number)"), of: origin, uid: 1).kind }
@@ -42,7 +34,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `F68: an origin that hangs for one uid serves another meanwhile, images and tokens`() async throws {
+    func `F68: an origin that hangs for one uid serves images and tokens to another`() async throws {
         let server = try TestOrigin(["/hang": { _, peer in peer.waitForEnd() }])
         let endpoint = try TokenServer {
             $0.form["refresh_token"] == "hang" ? [] : TokenServer.response(TokenTests.good)
@@ -53,10 +45,8 @@ import Testing
         }
         try await withFetcher { fetcher in
             let origin = Origin.test(connections: 8).at(server.url("/"))
-            let target = DownloadTarget(url: server.url("/hang"), isNamedByClient: false)
             let handles = try (0..<30).map { _ in
-                try fetcher.start(
-                    Download(uid: 1, origin: origin, target: target, token: nil, framing: .bare), onEnd: { _ in })
+                try fetcher.start(.test(server.url("/hang"), of: origin), onEnd: { _ in })
             }
             let refreshes = try (0..<30).map { _ in
                 try fetcher.refresh(.to(endpoint.url, uid: 1, refresh: "hang"), onEnd: { _ in })
@@ -71,9 +61,9 @@ import Testing
         }
     }
 
-    @Test func `I8: no more requests reach an origin at once than its connections`() async throws {
+    @Test func `I8: concurrent requests to an origin are limited to its connections`() async throws {
         let inside = NIOLockedValueBox((now: 0, most: 0))
-        let areTogether = ConditionLock(value: false)
+        let haveArrived = ConditionLock(value: false)
         let script: TestOrigin.Script = { _, peer in
             let isFourth = inside.withLockedValue { inside in
                 inside.now += 1
@@ -81,18 +71,16 @@ import Testing
                 return inside.now == 4
             }
             if isFourth {
-                areTogether.lock()
-                areTogether.unlock(withValue: true)
+                haveArrived.lock()
+                haveArrived.unlock(withValue: true)
             }
-            // The first are all inside before one goes on.
-            areTogether.lock(whenValue: true)
-            areTogether.unlock()
+            // Every request waits until the first four have arrived.
+            haveArrived.lock(whenValue: true)
+            haveArrived.unlock()
             inside.withLockedValue { $0.now -= 1 }
             peer.answer(TestImage.png)
         }
-        let server = try TestOrigin(["/a": script])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        try await withOrigin(["/a": script]) { server, fetcher in
             let origin = Origin.test(connections: 4)
             try await withThrowingTaskGroup(of: String.self) { group in
                 for uid: UInt32 in 0..<60 {
@@ -105,30 +93,20 @@ import Testing
         }
     }
 
-    @Test func `I8, F20: with its queue full a uid is told to try again, and another uid is not`() async throws {
-        let arrived = Gate()
+    @Test func `I8, F20: a uid whose queue is full is BUSY, and other uids are not`() async throws {
         let release = Gate()
-        let server = try TestOrigin([
-            "/slow": { _, peer in
-                arrived.open()
-                release.block()
-                peer.answer(TestImage.png)
-            }
-        ])
+        let server = try TestOrigin(["/slow": TestOrigin.held(at: release)])
         defer { server.stop() }
         try await withFetcher {
             $0.downloadsPerUID = 1
             $0.queuePerUID = 1
         } _: { fetcher in
             async let running = fetcher.fetch(server.url("/slow"), uid: 1)
-            await arrived.opened()
+            await release.reached()
             async let waiting = fetcher.fetch(server.url("/a"), uid: 1)
             while fetcher.statistics.queued < 1 { await Task.yield() }
-            await #expect {
-                try await fetcher.fetch(server.url("/b"), uid: 1)
-            } throws: { error in
-                if case .busy? = error as? CacheFailure { true } else { false }
-            }
+            let busy = FetchFailure.busy("limits.queue-per-uid: 1 downloads of this account are queued; retry later")
+            await #expect(throws: busy) { try await fetcher.fetch(server.url("/b"), uid: 1) }
             let other = try await fetcher.fetch(server.url("/c"), uid: 2)
             #expect(other.kind == "image")
             release.open()
@@ -138,22 +116,13 @@ import Testing
         }
     }
 
-    @Test func `F36: a download that cannot begin in time is timed out, and never sent`() async throws {
+    @Test func `F36: a download that cannot begin within its timeout is TIMEOUT and never sent`() async throws {
         let release = Gate()
-        let arrived = Gate()
-        let server = try TestOrigin([
-            "/slow": { _, peer in
-                arrived.open()
-                release.block()
-                peer.answer(TestImage.png)
-            }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        try await withOrigin(["/slow": TestOrigin.held(at: release)]) { server, fetcher in
             async let slow = fetcher.fetch(server.url("/slow"), of: .test(connections: 1))
-            await arrived.opened()
+            await release.reached()
             let late = try await fetcher.fetch(server.url("/late"), of: .test(timeout: 200, connections: 1))
-            #expect(late.kind == "timedOut" && late.sentence.contains("200 ms"))
+            #expect(late.kind == "timedOut" && late.reason.contains("200 ms"))
             release.open()
             let outcome = try await slow
             #expect(outcome.kind == "image")
@@ -162,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func `F37: an origin that hangs slows no other, not even for the same uid`() async throws {
+    @Test func `F37: an origin that hangs does not delay other origins, even for the same uid`() async throws {
         let hanging = try TestOrigin(["/a": { _, peer in peer.waitForEnd() }])
         let quick = try TestOrigin()
         defer {
@@ -170,24 +139,18 @@ import Testing
             quick.stop()
         }
         try await withFetcher { fetcher in
-            let target = DownloadTarget(url: hanging.url("/a"), isNamedByClient: false)
-            let slow = Origin.test("slow", connections: 2).at(hanging.url("/"))
-            for _ in 0..<10 {
-                _ = try fetcher.start(
-                    Download(uid: 1, origin: slow, target: target, token: nil, framing: .bare), onEnd: { _ in })
-            }
+            let slow = Origin.test("slow", connections: 2)
+            for _ in 0..<10 { _ = try fetcher.start(.test(hanging.url("/a"), of: slow), onEnd: { _ in }) }
             let outcome = try await fetcher.fetch(quick.url("/a"), of: .test("quick"), uid: 1)
             #expect(outcome.kind == "image")
         }
     }
 
-    @Test func `F55: two URLs at once are two requests, and each gets its own image`() async throws {
+    @Test func `F55: concurrent downloads of different URLs each get their own image`() async throws {
         let images = (0..<40).map { TestImage.png(count: 2_000 + $0, seed: $0) }
         var scripts: [String: TestOrigin.Script] = [:]
         for (number, image) in images.enumerated() { scripts["/\(number)"] = { _, peer in peer.answer(image) } }
-        let server = try TestOrigin(scripts)
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        try await withOrigin(scripts) { server, fetcher in
             try await withThrowingTaskGroup(of: (Int, [UInt8]?).self) { group in
                 for number in images.indices {
                     group.addTask { (number, try await fetcher.fetch(server.url("/\(number)")).imageBytes) }

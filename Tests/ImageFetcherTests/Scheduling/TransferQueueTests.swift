@@ -1,15 +1,17 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import ImageFetcher
 
 @Suite struct TransferQueueTests {
     private func entry(
-        _ id: UInt64, uid: UInt32 = 1, origin: String = "a", connections: Int = 100, deadline: UInt64 = 1000
+        _ id: UInt64, uid: UInt32 = 1, origin: String = "a", host: String = "https://a.example",
+        connections: Int = 100, timeout: Int64 = 1_000, deadline: UInt64 = 1000
     ) -> TransferQueue.Entry {
         TransferQueue.Entry(
-            id: id, uid: uid, host: HostKey(origin: origin, authority: "https://a.example"), connections: connections,
-            timeout: 1_000, deadline: .uptimeNanoseconds(deadline))
+            id: id, uid: uid, host: HostKey(origin: origin, authority: host), connections: connections,
+            timeout: timeout, deadline: .uptimeNanoseconds(deadline))
     }
 
     private func queue(
@@ -20,14 +22,14 @@ import Testing
         return queue
     }
 
-    /// Takes out what may begin, all at once.
+    /// Removes all entries that may begin now.
     private func begun(_ queue: inout TransferQueue) -> [UInt64] {
         var ids: [UInt64] = []
         while let entry = queue.next() { ids.append(entry.id) }
         return ids
     }
 
-    /// Takes out everything, ending each download before the next begins.
+    /// Removes all entries, and finishes each before the next begins.
     private func order(_ queue: inout TransferQueue) -> [UInt64] {
         var ids: [UInt64] = []
         while let entry = queue.next() {
@@ -37,20 +39,48 @@ import Testing
         return ids
     }
 
-    @Test func `downloads of one uid from one origin begin in the order they came`() throws {
+    @Test func `downloads of one uid from one origin begin in order`() throws {
         var queue = try queue((1...5).map { entry($0) })
         #expect(begun(&queue) == [1, 2, 3, 4, 5])
         #expect(queue.active == 5 && queue.waiting == 0)
     }
 
-    @Test func `I8, F20: uids take turns, so that a flood of one does not hold up another`() throws {
+    @Test func `downloads of one uid begin in order, whatever their timeouts`() throws {
+        var queue = try queue(active: 1, (1...6).map { entry($0, timeout: $0 % 3 == 0 ? 100 : 1_000) })
+        #expect(order(&queue) == [1, 2, 3, 4, 5, 6])
+    }
+
+    @Test(
+        arguments: [
+            ([("d", 3), ("e", 1)], 1), ([("a", 3), ("d", 1), ("d", 2), ("d", 2)], 2), ([("d", 4), ("d", 5)], 0),
+            ([("a", 3), ("c", 4)], nil), ([], nil),
+        ] as [([(String, UInt32)], Int?)])
+    func `F37, I8: free room goes to the origin with the fewest active transfers, then to the uid with the fewest`(
+        waiting: [(String, UInt32)], next: Int?
+    ) throws {
+        // Origins a, b and c are full: 7 transfers of uid 1, and one of uid 9.
+        let full: [(String, UInt32)] = ["a", "b", "c"].flatMap { name in
+            Array(repeating: (name, 1), count: 7) + [(name, 9)]
+        }
+        var queue = try queue(active: 32, [])
+        for (number, (origin, uid)) in (full + [("d", 1), ("d", 1), ("d", 2)]).enumerated() {
+            try queue.add(entry(UInt64(number), uid: uid, origin: origin, connections: 8))
+            #expect(queue.next()?.id == UInt64(number))
+        }
+        for (number, (origin, uid)) in waiting.enumerated() {
+            try queue.add(entry(UInt64(100 + number), uid: uid, origin: origin, connections: 8))
+        }
+        #expect(queue.next()?.id == next.map { UInt64(100 + $0) })
+    }
+
+    @Test func `I8, F20: uids take turns, so that many downloads of one do not delay another`() throws {
         let flood = (1...50).map { entry($0, uid: 1) }
         var queue = try queue(active: 1, flood + [entry(51, uid: 2), entry(52, uid: 2), entry(53, uid: 3)])
         #expect(order(&queue).prefix(6) == [1, 51, 53, 2, 52, 3])
     }
 
-    @Test func `I8, F20: uids take turns at one origin whatever is going on at another`() throws {
-        // Both uids want both origins, each of which serves one at a time, and their image keys fall free in turn.
+    @Test func `I8, F20: uids take turns at one origin, whatever happens at another`() throws {
+        // Both uids use both origins, each with one connection, which become free alternately.
         var queue = try queue(
             (0..<20).flatMap { number in
                 let id = UInt64(number) * 4
@@ -73,21 +103,21 @@ import Testing
         #expect(served.count == 2)
     }
 
-    @Test func `I8: at most so many run at once in all`() throws {
+    @Test func `I8: the total number of active transfers is limited`() throws {
         var queue = try queue(active: 3, (1...10).map { entry($0, uid: UInt32($0)) })
         #expect(begun(&queue).count == 3)
         queue.finish(entry(1, uid: 1))
         #expect(begun(&queue) == [4])
     }
 
-    @Test func `I8: at most so many of a uid run at once, and another uid is passed on to`() throws {
+    @Test func `I8: the active transfers of a uid are limited, and other uids continue`() throws {
         var queue = try queue(perUID: 2, (1...5).map { entry($0, uid: 1) } + [entry(6, uid: 2)])
         #expect(Set(begun(&queue)) == [1, 2, 6])
         queue.finish(entry(2, uid: 1))
         #expect(begun(&queue) == [3])
     }
 
-    @Test func `I8, F37: at most so many run at once from an origin, and another origin is passed on to`() throws {
+    @Test func `I8, F37: the active transfers of an origin are limited, and other origins continue`() throws {
         var queue = try queue(
             (1...5).map { entry($0, origin: "slow", connections: 2) } + [entry(6, origin: "quick", connections: 2)])
         #expect(Set(begun(&queue)) == [1, 2, 6])
@@ -95,7 +125,7 @@ import Testing
         #expect(begun(&queue) == [3])
     }
 
-    @Test func `F68: however many of a uid run from an origin, an eighth of its room is for others' first`() throws {
+    @Test func `F68: an eighth of an origin's connections is reserved for uids without a transfer there`() throws {
         var queue = try queue((1...40).map { entry($0, uid: 1, connections: 32) })
         #expect(begun(&queue).count == 28)
         for uid in 2...6 as ClosedRange<UInt32> {
@@ -104,7 +134,7 @@ import Testing
             }
         }
         #expect(begun(&queue) == [201, 301, 401, 501])
-        // Of what falls free the first is for who has none, and the others for nobody else, until there is more.
+        // A freed connection in the reserve goes to a uid without a transfer only.
         queue.finish(entry(201, uid: 2, connections: 32))
         #expect(begun(&queue) == [601])
         queue.finish(entry(1, uid: 1, connections: 32))
@@ -115,7 +145,9 @@ import Testing
         #expect(begun(&queue).count == 1)
     }
 
-    @Test func `F68: so it is with all origins' room together, and no uid is refused that finds room`() throws {
+    @Test func `F68: an eighth of all transfers is reserved likewise, and a uid that finds room is not rejected`()
+        throws
+    {
         var queue = TransferQueue(limits: .init(active: 16, activePerUID: 16, waitingPerUID: 0))
         for id in 1...14 as ClosedRange<UInt64> {
             try queue.add(entry(id, uid: 1, origin: "\(id)"))
@@ -129,7 +161,7 @@ import Testing
         #expect(throws: TransferQueue.Full.self) { try queue.add(entry(400, uid: 4)) }
     }
 
-    @Test func `I8: no more of a uid wait than may, and others are not refused for it`() throws {
+    @Test func `I8: the queue of a uid is limited, and other uids are not affected`() throws {
         var queue = TransferQueue(limits: .init(active: 1, activePerUID: 1, waitingPerUID: 2))
         try queue.add(entry(1))
         #expect(queue.next()?.id == 1)
@@ -140,7 +172,7 @@ import Testing
         #expect(queue.waiting == 3)
     }
 
-    @Test func `with no room to wait, what can begin at once is taken`() throws {
+    @Test func `without a queue, a transfer that can begin at once is accepted`() throws {
         var queue = TransferQueue(limits: .init(active: 2, activePerUID: 1, waitingPerUID: 0))
         try queue.add(entry(1))
         #expect(queue.next()?.id == 1)
@@ -153,23 +185,23 @@ import Testing
         #expect(queue.next()?.id == 5)
     }
 
-    @Test func `what waits can be taken out, from anywhere in its line, once`() throws {
+    @Test func `a queued transfer can be removed once, from any position`() throws {
         var queue = try queue(active: 1, (1...6).map { entry($0 * 10) })
         for present in [entry(10), entry(30), entry(60)] {
-            let wasThere = queue.remove(present)
-            #expect(wasThere)
+            let isRemoved = queue.remove(present)
+            #expect(isRemoved)
         }
         for absent in [entry(30), entry(35), entry(70), entry(20, uid: 2), entry(20, origin: "b")] {
-            let wasThere = queue.remove(absent)
-            #expect(!wasThere)
+            let isRemoved = queue.remove(absent)
+            #expect(!isRemoved)
         }
         #expect(queue.waiting == 3)
         #expect(order(&queue) == [20, 40, 50])
-        let isStillThere = queue.remove(entry(20))
-        #expect(!isStillThere)
+        let isRemovedAgain = queue.remove(entry(20))
+        #expect(!isRemovedAgain)
     }
 
-    @Test func `what has waited too long is given out, and nothing else`() throws {
+    @Test func `transfers that have waited too long expire, and no others`() throws {
         var queue = try queue(
             active: 1,
             [
@@ -185,7 +217,19 @@ import Testing
         #expect(queue.nextDeadline == nil && queue.waiting == 0)
     }
 
-    @Test func `a lower limit lets what runs run on, and holds for what comes`() throws {
+    @Test func `F37: queued transfers to a host are removed, of one uid or of all`() throws {
+        let all = [
+            entry(1, uid: 1), entry(2, uid: 2), entry(3, uid: 1), entry(4, uid: 1, origin: "b"),
+            entry(5, uid: 1, host: "https://other.example"), entry(6, uid: 3),
+        ]
+        var queue = try queue(all)
+        #expect(queue.removeAll(for: all[0].host, of: 1).map(\.id) == [1, 3])
+        #expect(queue.removeAll(for: all[0].host, of: nil).map(\.id) == [2, 6])
+        #expect(queue.removeAll(for: all[0].host, of: nil).isEmpty)
+        #expect(Set(begun(&queue)) == [4, 5])
+    }
+
+    @Test func `a lower limit applies to new transfers and does not end active ones`() throws {
         var queue = try queue((1...6).map { entry($0) })
         for _ in 0..<3 { _ = queue.next() }
         queue.limits.active = 1
@@ -198,8 +242,8 @@ import Testing
     }
 
     @Test(arguments: 0..<20)
-    func `I8: whatever happens in whatever order, the limits hold and nothing is lost`(seed: UInt64) throws {
-        var random = SplitMix(state: seed)
+    func `I8: in random sequences the limits hold and no transfer is lost`(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
         var queue = TransferQueue(limits: .init(active: 5, activePerUID: 3, waitingPerUID: 8))
         var waiting: [TransferQueue.Entry] = []
         var active: [TransferQueue.Entry] = []
@@ -220,8 +264,8 @@ import Testing
                 }
             case 5:
                 if let index = waiting.indices.randomElement(using: &random) {
-                    let wasThere = queue.remove(waiting.remove(at: index))
-                    #expect(wasThere)
+                    let isRemoved = queue.remove(waiting.remove(at: index))
+                    #expect(isRemoved)
                 }
             case 6:
                 for entry in queue.expire(at: .uptimeNanoseconds(UInt64(id))) {
@@ -241,24 +285,11 @@ import Testing
             #expect(active.count <= 5)
             for uid: UInt32 in 1...3 { #expect(active.count { $0.uid == uid } <= 3) }
             for origin in ["a", "b"] { #expect(active.count { $0.host.origin == origin } <= 4) }
-            // Nothing waits that could begin.
+            // No queued transfer could begin.
             for entry in waiting where active.count < 5 {
                 let ofOrigin = active.count { $0.host.origin == entry.host.origin }
                 #expect(active.count { $0.uid == entry.uid } == 3 || ofOrigin == 4)
             }
         }
-    }
-}
-
-/// A small generator that gives the same numbers for the same seed.
-private struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

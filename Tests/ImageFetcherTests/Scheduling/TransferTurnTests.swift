@@ -1,3 +1,4 @@
+import CacheFakes
 import NIOConcurrencyHelpers
 import NIOCore
 import SocketLoops
@@ -6,23 +7,21 @@ import Testing
 @testable import CacheCore
 @testable import ImageFetcher
 
-/// How the downloads' loop shares out its time.
+/// Fair division of the transfer loop's time.
 @Suite(.timeLimit(.minutes(5))) struct TransferTurnTests {
     private func start(
         _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), uid: UInt32,
         onEnd: @escaping @Sendable (DownloadOutcome) -> Void = { _ in }
     ) throws -> any DownloadHandle {
-        let target = DownloadTarget(url: url, isNamedByClient: false)
-        let download = Download(uid: uid, origin: origin.at(url), target: target, token: nil, framing: .bare)
-        return try fetcher.start(download, onEnd: onEnd)
+        try fetcher.start(.test(url, of: origin, uid: uid), onEnd: onEnd)
     }
 
-    @Test func `I8: who downloads one image does not wait for the many that another began with before`() async throws {
+    @Test func `I8: one download of a uid does not wait for many earlier ones of another uid`() async throws {
         let server = try TestOrigin()
         defer { server.stop() }
-        let (stuck, release) = (Gate(), Gate())
+        let gate = Gate()
         try await withFetcher {
-            $0.hold(at: stuck, until: release)
+            $0.hold(at: gate)
         } _: { fetcher in
             let order = NIOLockedValueBox<[UInt32]>([])
             let all = Gate()
@@ -33,23 +32,25 @@ import Testing
                     all.open()
                 }
             }
-            // No place is short, so all begin at once: what is shared out is the loop's time.
+            // No limit applies, so all begin at once and share only the loop's time.
             for number in 0..<31 {
                 _ = try start(fetcher, server.url("/\(number)"), uid: 1) { _ in ended(1) }
-                if number == 0 { await stuck.opened() }
+                if number == 0 { await gate.reached() }
             }
             _ = try start(fetcher, server.url("/one"), uid: 2) { _ in ended(2) }
-            release.open()
+            gate.open()
             await all.opened()
-            let asked = server.requests.map(\.path)
-            #expect(asked.firstIndex(of: "/one") ?? .max < 16, "\(asked)")
+            let paths = server.requests.map(\.path)
+            #expect(paths.firstIndex(of: "/one") ?? .max < 16, "\(paths)")
         }
     }
 
-    @Test func `I8: who waits for another's connection goes on when that one is cancelled`() async throws {
+    @Test func `I8: a download that waits for the connection of another continues when that one is cancelled`()
+        async throws
+    {
         let (first, second) = (Gate(), Gate())
         let count = NIOLockedValueBox(0)
-        // Takes connections and never answers: TLS does not come about.
+        // Accepts connections and never responds, so that the TLS handshake does not complete.
         let server = try RawServer { connection in
             let number = count.withLockedValue {
                 $0 += 1; return $0
@@ -62,15 +63,15 @@ import Testing
             let url = "https://127.0.0.1:\(server.port)"
             let ahead = try start(fetcher, "\(url)/a", uid: 1)
             await first.opened()
-            // May share the connection, and so waits for what comes of it.
+            // Waits because it may share the first connection.
             let behind = try start(fetcher, "\(url)/b", uid: 2)
-            // Within 200 ms of a connection's begin libcurl wants to be called, and would see what nobody told it. This
-            // comes after that on the loop's own clock; the next timer is that of the connection, ten minutes off.
+            // libcurl has a timer within 200 ms of the start of a connection and would then notice the cancellation by
+            // itself. This pause is longer; the next timer is that of the connection, ten minutes later.
             let loop = try #require(fetcher.loop)
             try await loop.scheduleTask(in: .milliseconds(250)) {}.futureResult.get()
             #expect(count.withLockedValue { $0 } == 1)
             ahead.cancel()
-            // Not to wait for ever where nobody goes on.
+            // Ends the wait if the second download does not continue.
             let end = loop.scheduleTask(in: .seconds(20)) { second.open() }
             await second.opened()
             #expect(count.withLockedValue { $0 } == 2)
@@ -79,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func `F20: a loop with nothing to do sleeps, also when its last download ended by its time`() async throws {
+    @Test func `F20: a loop without work sleeps, even after a download that timed out`() async throws {
         let server = try RawServer { connection in _ = RawServer.read(from: connection) { _ in false } }
         defer { server.stop() }
         try await withFetcher { fetcher in
@@ -88,7 +89,7 @@ import Testing
             #expect(outcome.kind == "timedOut")
             let loop = try #require(fetcher.loop)
             let before = try await loop.submit { loop.round.number }.get()
-            // A tenth of a second of the loop's own clock: it comes round for this, and for nothing else.
+            // In 100 ms the loop wakes for this task only.
             let after = try await loop.scheduleTask(in: .milliseconds(100)) { loop.round.number }.futureResult.get()
             #expect(after - before <= 5)
         }

@@ -1,4 +1,6 @@
+import CacheFakes
 import Foundation
+import HelperProtocol
 import LinuxSupport
 import Logging
 import NIOConcurrencyHelpers
@@ -9,9 +11,9 @@ import Testing
 @testable import ImageFetcher
 @testable import Origins
 
-/// Runs `body` with a fetcher that is started and, at the end, shut down.
+/// Runs `body` with a fetcher, which is shut down afterwards.
 func withFetcher(
-    _ configure: (inout FetcherConfiguration) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
+    _ configure: (inout FetcherSetup) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
 ) async throws {
     let fetcher = makeFetcher(configure)
     try fetcher.start()
@@ -19,32 +21,58 @@ func withFetcher(
     try await body(fetcher)
 }
 
-/// One that is to be started.
-func makeFetcher(_ configure: (inout FetcherConfiguration) -> Void) -> CurlImageFetcher {
-    HostileEnvironment.prepare()
-    var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
-    configure(&configuration)
-    return CurlImageFetcher(
-        configuration: configuration, log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
+/// Runs `body` with an origin and a fetcher, which are stopped afterwards.
+/// - Parameter scripts: the responses by path.
+func withOrigin(
+    _ scripts: [String: TestOrigin.Script] = [:], _ body: (TestOrigin, CurlImageFetcher) async throws -> Void
+) async throws {
+    let server = try TestOrigin(scripts)
+    defer { server.stop() }
+    try await withFetcher { try await body(server, $0) }
 }
 
-extension FetcherConfiguration {
-    /// Has the fetcher's thread open `stuck` when it sets a request up, and do nothing else until `release` is open.
-    mutating func hold(at stuck: Gate, until release: Gate) {
-        // Asked on the thread itself.
-        resolverOverrides = {
-            stuck.open()
-            release.block()
+/// Creates a fetcher without starting it.
+func makeFetcher(_ configure: (inout FetcherSetup) -> Void) -> CurlImageFetcher {
+    HostileEnvironment.prepare()
+    var setup = FetcherSetup()
+    configure(&setup)
+    return CurlImageFetcher(
+        settings: setup.settings, environment: setup.environment,
+        log: Logger(label: "tests", factory: { _ in SwiftLogNoOpLogHandler() }))
+}
+
+/// The settings and environment of a test's fetcher, accessible as properties of this type.
+@dynamicMemberLookup struct FetcherSetup {
+    var settings = FetcherSettings(version: "tests", logLevel: "info")
+    var environment = FetcherEnvironment()
+
+    subscript<Value>(dynamicMember property: WritableKeyPath<FetcherSettings, Value>) -> Value {
+        get { settings[keyPath: property] }
+        set { settings[keyPath: property] = newValue }
+    }
+
+    subscript<Value>(dynamicMember property: WritableKeyPath<FetcherEnvironment, Value>) -> Value {
+        get { environment[keyPath: property] }
+        set { environment[keyPath: property] = newValue }
+    }
+}
+
+extension FetcherSetup {
+    /// Blocks the fetcher's thread at the gate whenever it prepares a request.
+    mutating func hold(at gate: Gate) {
+        // Called on the fetcher's thread.
+        environment.resolverOverrides = {
+            gate.pass()
             return []
         }
     }
 }
 
 extension Origin {
-    /// The template of an origin that is wherever a test's download goes.
+    /// A template that ``at(_:)`` replaces by the URL of the test's download.
     static let anywhere = "http://127.0.0.1/{profile}"
 
-    /// An origin of the name given that may be on loopback, that is at any speed.
+    /// An origin that may have private addresses and be arbitrarily slow.
     static func test(
         _ name: String = "test", url: String = anywhere, allow: [String] = [],
         private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, connections: Int = 32
@@ -56,7 +84,7 @@ extension Origin {
         return origin
     }
 
-    /// The origin with its template at the URL's scheme, host and port, unless it has one of its own.
+    /// The origin with a template of the URL's scheme, host and port, unless it has a template of its own.
     func at(_ url: String) -> Origin {
         guard self.url == Self.anywhere else { return self }
         var origin = self
@@ -65,8 +93,34 @@ extension Origin {
     }
 }
 
+extension Download {
+    static func test(_ url: String, of origin: Origin = .test(), uid: UInt32 = 1) -> Download {
+        Download(
+            uid: uid, origin: origin.at(url), target: DownloadTarget(url: url, isNamedByClient: false), token: nil,
+            framing: .bare)
+    }
+}
+
 extension CurlImageFetcher {
-    /// Downloads one URL and waits for the outcome. A second outcome would trap, as a continuation does.
+    func start(
+        _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
+    ) throws(FetchFailure) -> any DownloadHandle {
+        try start(.download(download)) { outcome in
+            guard case .download(let outcome) = outcome else { Issue.record("\(outcome)"); return }
+            onEnd(outcome)
+        }
+    }
+
+    func refresh(
+        _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void
+    ) throws(FetchFailure) -> any DownloadHandle {
+        try start(TransferJob(request)) { outcome in
+            guard case .token(let result) = outcome else { Issue.record("\(outcome)"); return }
+            onEnd(result)
+        }
+    }
+
+    /// Downloads a URL and waits for the outcome. A second outcome traps, because it resumes a continuation twice.
     func fetch(
         _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
         token: Secret? = nil, condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
@@ -76,7 +130,7 @@ extension CurlImageFetcher {
             condition: condition, framing: framing)
     }
 
-    /// The same of a target that is more than a URL.
+    /// Downloads a target and waits for the outcome.
     func fetch(
         _ target: DownloadTarget, of origin: Origin, uid: UInt32 = 1000, token: Secret? = nil,
         condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
@@ -95,7 +149,7 @@ extension CurlImageFetcher {
 }
 
 extension CurlImageFetcher {
-    /// The same, with a download that is not taken at all told apart by nothing: for its owner, both have failed.
+    /// The outcome of a download; a download that is not accepted counts as failed.
     func outcome(
         _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
         token: String? = nil
@@ -103,7 +157,7 @@ extension CurlImageFetcher {
         do {
             return try await fetch(
                 url, of: origin, uid: uid, isNamedByClient: isNamedByClient, token: token.map { Secret($0.utf8) })
-        } catch let failure as CacheFailure {
+        } catch let failure as FetchFailure {
             return .failed(failure)
         } catch {
             Issue.record(error)
@@ -113,55 +167,41 @@ extension CurlImageFetcher {
 }
 
 extension DownloadOutcome {
-    /// Whether it failed because a circuit breaker was open, so that nothing was sent.
-    var isRejected: Bool { sentence.contains("is not asked for") || sentence.contains("one request is finding out") }
+    /// Whether an open circuit breaker rejected the request, so that nothing was sent.
+    var isRejected: Bool { failure?.kind == .circuitOpen }
 
     var image: DownloadedImage? { if case .image(let image) = self { image } else { nil } }
-    var failure: CacheFailure? {
+    var failure: FetchFailure? {
         switch self {
         case .failed(let failure), .unusable(let failure, _): failure
         case .image, .missing, .notModified: nil
         }
     }
-    /// Whether the response is one that is remembered.
+    /// Whether the response is remembered, because it is definite.
     var isDefinite: Bool { if case .unusable = self { true } else { false } }
     var missing: ResponseHeaders? { if case .missing(let headers) = self { headers } else { nil } }
     var notModified: ResponseHeaders? { if case .notModified(let headers) = self { headers } else { nil } }
     var imageBytes: [UInt8]? { image.map { Array($0.bytes.image.readableBytesView) } }
 
-    /// The kind of failure, the image or "missing", for comparing outcomes by.
+    /// The kind of failure, "image", "missing" or "not modified", for comparisons. An open circuit breaker is "origin",
+    /// as for clients; see ``isRejected``.
+    /// for clients; see ``isRejected``.
     var kind: String {
         switch self {
         case .image: "image"
         case .missing: "missing"
         case .notModified: "not modified"
         case .unusable(let failure, _), .failed(let failure):
-            switch failure {
-            case .timedOut: "timedOut"
-            case .origin: "origin"
-            case .unauthorized: "unauthorized"
-            case .forbidden: "forbidden"
-            case .denied: "denied"
-            case .badImage: "badImage"
-            case .tooLarge: "tooLarge"
-            case .busy: "busy"
-            case .shuttingDown: "shuttingDown"
-            default: "\(failure)"
-            }
+            failure.kind == .circuitOpen ? "origin" : "\(failure.kind)"
         }
     }
 
-    /// The sentence of a failure.
-    var sentence: String {
-        switch self {
-        case .image, .missing, .notModified, .failed(.shuttingDown): ""
-        case .unusable(let failure, _), .failed(let failure): "\(failure)"
-        }
-    }
+    /// The reason of a failure; empty for other outcomes.
+    var reason: String { failure?.reason ?? "" }
 }
 
-/// The environment that every test of the fetcher runs in: proxies that nobody serves, and a home whose `.netrc` has a
-/// password for loopback (F33).
+/// The environment of all fetcher tests: proxies that do not listen, and a home directory whose `.netrc` has a password
+/// for loopback (F33).
 enum HostileEnvironment {
     private static let prepared: Void = {
         let home = NSTemporaryDirectory() + "thumbcached-netrc-\(getpid())"
@@ -177,12 +217,11 @@ enum HostileEnvironment {
         }
         setenv("HOME", home, 1)
         atexit {
-            // Nobody is left to be told if it fails.
             unlink(NSTemporaryDirectory() + "thumbcached-netrc-\(getpid())/.netrc")
             rmdir(NSTemporaryDirectory() + "thumbcached-netrc-\(getpid())")
         }
     }()
 
-    /// Once, before the first fetcher has a thread that could read the environment meanwhile.
+    /// Must be called before the first fetcher starts a thread that could read the environment concurrently.
     static func prepare() { _ = prepared }
 }

@@ -1,6 +1,6 @@
 extension HostileOrigin {
-    /// The part of the program that makes frames of HTTP/2 (RFC 9113) with fields of HPACK (RFC 7541), byte by byte: no
-    /// library would make wrong ones.
+    /// The part of the program that encodes HTTP/2 frames (RFC 9113) and HPACK fields (RFC 7541). A library would not
+    /// encode invalid ones.
     static let http2 = #"""
         # HTTP/2
 
@@ -36,8 +36,8 @@ extension HostileOrigin {
             field(b"content-encoding", b"gzip"),
             field(b"location", b"/~~10~"), field(b"location", b"//\0"), field(b"set-cookie", b"a=b"),
             field(b"alt-svc", b'h2=":1"; ma=9'), field(b"www-authenticate", b"NTLM"), field(b"trailer", b"x"),
-            # Indices of nothing, numbers without an end, sizes of the table, a field that is kept and named again,
-            # a broken Huffman code, an end too soon.
+            # Invalid indices, unterminated numbers, table sizes, a field that is added to the table and used from it,
+            # an invalid Huffman code, a truncated field.
             b"\x80", b"\xbe", b"\xff\xff\xff\xff\xff\xff", b"\0\xff\xff\xff\xff\x0f", b"\x3f\xe1\xff\xff\x7f", b"\x20",
             b"\x40\x01a\x01b\xbe", b"\0\x81\xff\x81\xff", b"\0",
         ]
@@ -49,12 +49,12 @@ extension HostileOrigin {
             if dice.randrange(3):
                 return flags, payload
             count = dice.choice((0, 1, 40, 255))
-            # Now and then more padding is named than there is.
+            # Sometimes the padding length exceeds the frame.
             return flags | PADDED, bytes([255 if dice.randrange(9) == 0 else count]) + payload + bytes(count)
 
 
         def header(dice, stream, block, flags=0, kind=HEADERS, before=b""):
-            """A block of fields, in a frame or several."""
+            """Encodes a field block in one or several frames."""
             pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)] or [b""]
             for _ in range(dice.choice((0, 0, 1, 3))):
                 at = dice.randint(0, len(pieces[-1]))
@@ -68,7 +68,7 @@ extension HostileOrigin {
 
 
         def extra(dice, stream):
-            """A frame or several, that may stand anywhere, or may nowhere."""
+            """Returns one or several frames, valid or not, to insert anywhere."""
             any_stream = dice.choice((0, 1, 2, stream, stream, stream + 2))
             word = struct.pack(">I", dice.choice((0, 1, 2, 7, 65_535, 1 << 31, (1 << 31) - 1, (1 << 32) - 1)))
             what = dice.randrange(12)
@@ -145,7 +145,7 @@ extension HostileOrigin {
                 at = dice.randrange(len(coded))
                 length = max(0, len(coded[at]) - 9 + dice.choice((-1, 1, -9, 9, 20_000)))
                 coded[at] = length.to_bytes(3, "big") + coded[at][3:]
-            return changed(dice, b"".join(coded)) if dice.randrange(5) == 0 else b"".join(coded)
+            return mutated(dice, b"".join(coded)) if dice.randrange(5) == 0 else b"".join(coded)
 
 
         def framed(frame):
@@ -154,12 +154,12 @@ extension HostileOrigin {
 
 
         def serve_http2(connection):
-            taken(connection, len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
-            # They go out with the first answer, so that its seed reaches them too.
+            receive_exactly(connection, len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+            # Sent with the first response, so that its seed mutates them, too.
             start = [[SETTINGS, 0, 0, struct.pack(">HI", 3, 100)], [SETTINGS, ACK, 0, b""]]
             while True:
-                head = taken(connection, 9)
-                payload = taken(connection, int.from_bytes(head[:3], "big"))
+                head = receive_exactly(connection, 9)
+                payload = receive_exactly(connection, int.from_bytes(head[:3], "big"))
                 if head[3] == GOAWAY:
                     return
                 if head[3] == HEADERS:

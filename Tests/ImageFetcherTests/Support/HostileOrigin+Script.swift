@@ -1,14 +1,14 @@
 extension HostileOrigin {
-    /// The program in Python 3, with nothing but its standard library.
+    /// The program, which needs only Python 3 and its standard library.
     static let script = bytesAndHTTP1 + http2 + connections
 
     private static let bytesAndHTTP1 = #"""
-        """Answers over TLS that are nearly right: HTTP/1.1 on one port of loopback, HTTP/2 on another.
+        """Sends mutated responses over TLS on loopback: HTTP/1.1 on one port, HTTP/2 on another.
 
             CERTIFICATE KEY IMAGE-IN-HEX
 
-        A request for /~~N~ is answered by what the seed N makes of a good answer, and by a good one where ten divides
-        N. Both ports are printed. The program ends when its input does.
+        The response to /~~N~ is mutated by the seed N, and unchanged if N is a multiple of ten. Prints both ports.
+        Exits when its standard input closes.
         """
 
         import os
@@ -22,7 +22,7 @@ extension HostileOrigin {
         import traceback
 
         CERTIFICATE, KEY, IMAGE = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3])
-        # Nobody compresses a path that has these characters: HPACK's code for them is longer than they are.
+        # No client compresses these characters, because their Huffman codes in HPACK have more than 8 bits.
         PATH = re.compile(rb"/~~(\d{1,9})~")
 
         # Bytes
@@ -31,8 +31,8 @@ extension HostileOrigin {
         PIECES += [b"\r\n ", b"\xff\xfe", b"y" * 9000]
 
 
-        def changed(dice, answer):
-            """The bytes with some of them changed, mostly early ones."""
+        def mutated(dice, answer):
+            """Mutates the bytes, mostly near the beginning."""
             answer = bytearray(answer)
             for _ in range(dice.choice((0, 0, 1, 1, 2, 3))):
                 at = dice.randrange(min(len(answer), dice.choice((20, 400, len(answer)))) + 1)
@@ -84,7 +84,7 @@ extension HostileOrigin {
                 for _ in range(dice.choice((0, 0, 1, 1, 2))):
                     lines.insert(dice.choice((0, 0, dice.randrange(len(lines) + 1))), dice.choice(LINES))
             answer = b"\r\n".join([b"HTTP/1.1 " + status] + lines) + b"\r\n\r\n" + body
-            return changed(dice, answer) if dice else answer
+            return mutated(dice, answer) if dice else answer
 
 
         def serve_http1(connection):
@@ -105,23 +105,23 @@ extension HostileOrigin {
 
 
         def dice_for(request):
-            """None for a good answer."""
+            """A random generator, or None for an unchanged response."""
             found = PATH.search(request)
-            # A Location that was changed leads anywhere.
+            # A mutated Location can have any path.
             seed = int(found[1]) if found else 1
             return random.Random(seed) if seed % 10 else None
 
 
         def send(connection, dice, answer):
-            """Whether another request may come over the connection."""
+            """Sends the response. Returns whether the connection stays open."""
             if not dice:
                 connection.settimeout(60)
                 connection.sendall(answer)
                 return True
-            # What waits for more of an answer than there is waits no longer than this.
+            # Closes connections whose client waits for the rest of a truncated response.
             connection.settimeout(0.2)
             at = dice.randrange(len(answer) + 1)
-            # A piece is a record of TLS, which the other side reads by itself.
+            # Each piece is a TLS record of its own.
             single = [answer[at : at + 1] for at in range(min(len(answer), 200))] + [answer[200:]]
             halves = [answer[:at], answer[at:]]
             for piece in dice.choice(([answer], [answer], [answer], halves, halves, halves, halves, single)):
@@ -138,11 +138,11 @@ extension HostileOrigin {
         def received(connection, most):
             data = connection.recv(most)
             if not data:
-                raise ConnectionError("the other side has ended")
+                raise ConnectionError("the peer has closed the connection")
             return data
 
 
-        def taken(connection, count):
+        def receive_exactly(connection, count):
             data = b""
             while len(data) < count:
                 data += received(connection, count - len(data))
@@ -158,9 +158,9 @@ extension HostileOrigin {
                         if connection.selected_alpn_protocol() is not None:
                             serve(connection)
             except OSError:
-                pass  # An end that the other side made, or a time-out.
+                pass  # The peer has closed the connection, or a timeout.
             except BaseException:
-                # A mistake in here is not to look like another broken answer.
+                # An error of this program must not look like a mutated response.
                 traceback.print_exc()
                 os._exit(1)
 

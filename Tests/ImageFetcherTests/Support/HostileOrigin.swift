@@ -2,20 +2,19 @@ import Foundation
 import Glibc
 import Testing
 
-/// An origin on loopback that answers nearly right over TLS: one port speaks HTTP/1.1, the other HTTP/2.
-///
-/// A process of its own, in Python: Swift's standard library has no TLS, and nginx makes no wrong frames.
+/// An origin on loopback with mutated responses over TLS, with one port for HTTP/1.1 and one for HTTP/2. It is a Python
+/// process, because Swift's standard library has no TLS and nginx sends no malformed frames.
 final class HostileOrigin {
     enum Version: Int, CaseIterable {
         case http1, http2
     }
 
     let image = TestImage.png(count: 300)
-    /// The certificate, which is its own authority.
+    /// The self-signed certificate.
     let caFile: String
     private let directory: String
     private let process = Process()
-    // The program ends when its input does: so it does not outlive a test that crashes.
+    // The program exits when its standard input closes, so that it does not outlive a test that crashes.
     private let input = Pipe()
     private let output = Pipe()
     private var ports: [UInt16] = []
@@ -38,11 +37,10 @@ final class HostileOrigin {
         }
     }
 
-    /// What a seed makes of a good answer; where ten divides it, the good answer.
+    /// The URL of the response that the seed mutates. Multiples of ten leave it unchanged.
     func url(_ version: Version, seed: Int) -> String { "https://127.0.0.1:\(ports[version.rawValue])/~~\(seed)~" }
 
-    /// Kills it, so that nothing it does can make this wait. It must have lived until now: it ends itself where its
-    /// program is wrong.
+    /// Kills the process. Records an issue if it had already exited, because then its program has an error.
     func stop() {
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
@@ -56,7 +54,7 @@ final class HostileOrigin {
         }
     }
 
-    /// The first line that it prints, as far as it comes within a minute.
+    /// The first line of the process's output, or what arrives within a minute.
     private func readLine() -> String {
         var line: [UInt8] = []
         var byte: UInt8 = 0

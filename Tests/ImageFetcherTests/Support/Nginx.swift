@@ -2,14 +2,14 @@ import Foundation
 import Glibc
 import Testing
 
-/// A real nginx on loopback, over plain HTTP and over TLS with HTTP/2, with files to serve and an access log to read.
+/// An nginx on loopback, with plain HTTP, TLS with HTTP/2, files and an access log.
 final class Nginx {
     let directory: String
     let plainPort: UInt16
-    /// HTTP/2 and HTTP/1.1. For `expired.example` its certificate was good until yesterday, for `unsigned.example` no
-    /// authority signed it.
+    /// The port for HTTP/2 and HTTP/1.1. The certificate of `expired.example` expired yesterday, and that of
+    /// `unsigned.example` is self-signed.
     let securePort: UInt16
-    /// HTTP/1.1 alone.
+    /// The port for HTTP/1.1 over TLS.
     let securePlainPort: UInt16
     private let process = Process()
 
@@ -20,7 +20,7 @@ final class Nginx {
         directory = NSTemporaryDirectory() + "thumbcached-nginx-\(UUID().uuidString)"
         let manager = FileManager.default
         try manager.createDirectory(atPath: directory + "/www", withIntermediateDirectories: true)
-        // Its workers are somebody else when it is started by root.
+        // Its workers run as another user if root starts it.
         try manager.setAttributes([.posixPermissions: 0o755], ofItemAtPath: directory)
         for (name, bytes) in files { try Data(bytes).write(to: URL(fileURLWithPath: directory + "/www/" + name)) }
         plainPort = try TestSocket.freePort()
@@ -78,8 +78,8 @@ final class Nginx {
 
     /// The lines of the access log: connection, protocol, status and path of each request.
     func requests() throws -> [[String]] {
-        // nginx writes a line when it is done with a request, which may be after the client is; it has one worker, so a
-        // request that comes later and is in the log says that all before it are.
+        // nginx writes a log line at the end of a request, possibly after the client has the response. It has one
+        // worker, so the line of a later request follows those of all earlier ones.
         let marker = "/marker-\(UUID().uuidString)"
         _ = try isAnswered(marker)
         let log = try String(contentsOfFile: directory + "/access.log", encoding: .utf8)
@@ -87,7 +87,7 @@ final class Nginx {
             .filter { $0.last?.hasPrefix("/marker-") == false }
     }
 
-    /// Sends a request of its own and waits for the end of the answer, if one comes.
+    /// Sends a request and waits for the end of the response, if any.
     private func isAnswered(_ path: String) throws -> Bool {
         let client = try TestSocket.connect(address: "127.0.0.1", port: plainPort, isBlocking: true)
         defer { close(client) }
@@ -99,7 +99,7 @@ final class Nginx {
         return count > 0
     }
 
-    /// Until a worker has answered. A master that is stopped before it has one may leave it behind.
+    /// Waits until a worker has responded. A master that is stopped earlier may leave a worker running.
     private func waitUntilReady() throws {
         for _ in 0..<2000 {
             if (try? isAnswered("/marker-start")) == true { return }

@@ -1,12 +1,12 @@
 import Foundation
 import Glibc
 
-/// Hands each connection on loopback to a script, as it is.
+/// A server on loopback that passes each connection to a script.
 final class RawServer: Sendable {
     let port: UInt16
     private let listener: Int32
 
-    /// - Parameter serve: on a thread of the connection's, which is closed behind it.
+    /// - Parameter serve: runs on the connection's thread; the connection is closed afterwards.
     init(_ serve: @escaping @Sendable (Int32) -> Void) throws {
         listener = try TestSocket.listen(address: "127.0.0.1", port: 0, backlog: 512)
         port = try TestSocket.port(of: listener)
@@ -34,7 +34,7 @@ final class RawServer: Sendable {
         }
     }
 
-    /// Reads until `isEnough`, or the other side ends; then the bytes read so far.
+    /// Reads until `isEnough` returns true or the peer closes. Returns all bytes read.
     static func read(from connection: Int32, until isEnough: ([UInt8]) -> Bool) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4_096)

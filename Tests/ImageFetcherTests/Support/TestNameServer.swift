@@ -2,18 +2,18 @@ import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 
-/// A name server on loopback, over UDP and TCP, that says what a test tells it to and notes what it was asked.
+/// A name server on loopback, over UDP and TCP, that replies as a test determines and records the questions.
 final class TestNameServer: Sendable {
     enum Reply: Sendable {
         case records([Record], ttl: UInt32 = 300)
-        /// There are no such records; with how long that is good for.
+        /// There are no such records; with the TTL of this response.
         case none(ttl: UInt32 = 300)
-        /// Others have to be asked (RFC 2308 section 2.2): this one asks nobody.
+        /// A referral to other name servers (RFC 2308 section 2.2).
         case referral
-        /// There is no such name.
+        /// The name does not exist.
         case noName
         case code(UInt8)
-        /// What a real reply is made into.
+        /// A function that changes the bytes of a reply.
         case altered(@Sendable ([UInt8]) -> [UInt8])
         case silence
     }
@@ -31,7 +31,7 @@ final class TestNameServer: Sendable {
     private let script: @Sendable (String) -> Reply
     private let state = NIOLockedValueBox((questions: [String](), overTCP: 0))
 
-    /// - Parameter script: given the name asked for; called on the server's threads, which it may block.
+    /// - Parameter script: the reply by the name asked for. Called on the server's threads, and may block.
     init(_ script: @escaping @Sendable (String) -> Reply) throws {
         self.script = script
         (datagrams, listener, port) = try Self.sockets()
@@ -39,13 +39,13 @@ final class TestNameServer: Sendable {
         Thread.detachNewThread { [self] in serveStreams() }
     }
 
-    /// Both with one number, which the kernel gives for UDP. TCP's may be another's: then another is tried.
+    /// Opens both sockets with the same port, which the kernel assigns for UDP. Retries if it is taken for TCP.
     private static func sockets() throws -> (datagrams: Int32, listener: Int32, port: UInt16) {
         var failure = TestSocketError(call: "socket")
         for _ in 0..<100 {
             let datagrams = socket(AF_INET, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
             do {
-                try TestSocket.give(datagrams, address: "127.0.0.1", port: 0)
+                try TestSocket.assign(datagrams, address: "127.0.0.1", port: 0)
                 let port = try TestSocket.port(of: datagrams)
                 return (datagrams, try TestSocket.listen(address: "127.0.0.1", port: port, backlog: 8), port)
             } catch let error as TestSocketError {
@@ -57,10 +57,10 @@ final class TestNameServer: Sendable {
         throw failure
     }
 
-    /// As `FetcherConfiguration.nameServers` has it.
+    /// The value for `FetcherEnvironment.nameServers`.
     var address: String { "127.0.0.1:\(port)" }
     var questions: [String] { state.withLockedValue { $0.questions } }
-    /// Questions that came over TCP, behind the same over UDP.
+    /// The number of questions over TCP, which follow the same ones over UDP.
     var overTCP: Int { state.withLockedValue { $0.overTCP } }
 
     func stop() {
@@ -81,7 +81,7 @@ final class TestNameServer: Sendable {
             }
             guard count > 12 else { return }
             guard var reply = answer(Array(question.prefix(count))) else { continue }
-            // As much as was said to fit; the rest is for TCP.
+            // Truncated to the size that the query allows; the complete reply is sent over TCP.
             if reply.count > 1232 {
                 reply = Array(reply.prefix(12 + 4 + Self.lengthOfName(reply, at: 12)))
                 reply[2] |= 0x02
@@ -102,7 +102,7 @@ final class TestNameServer: Sendable {
                 return
             }
             var question = [UInt8](repeating: 0, count: 2048)
-            // A question is short enough to come whole.
+            // A query is short enough to arrive in one read.
             let count = recv(connection, &question, question.count, 0)
             if count > 14, let reply = answer(Array(question[2..<count])) {
                 state.withLockedValue { $0.overTCP += 1 }
@@ -130,7 +130,7 @@ final class TestNameServer: Sendable {
         }
     }
 
-    /// The message of a reply (RFC 1035 section 4): header, the question again, records.
+    /// The message of a reply (RFC 1035 section 4): header, question, records.
     private static func message(_ question: [UInt8], _ end: Int, _ reply: Reply) -> [UInt8] {
         var (code, answers, authorities): (UInt8, [[UInt8]], [[UInt8]]) = (0, [], [])
         switch reply {
@@ -151,7 +151,7 @@ final class TestNameServer: Sendable {
             + (answers + authorities).flatMap { $0 }
     }
 
-    /// A record of the name asked for.
+    /// A record for the queried name.
     private static func resource(_ type: UInt16, _ ttl: UInt32, _ data: [UInt8]) -> [UInt8] {
         [0xC0, 12] + number(type) + number(UInt16(1)) + number(ttl) + number(UInt16(data.count)) + data
     }

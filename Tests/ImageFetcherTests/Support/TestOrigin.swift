@@ -1,18 +1,18 @@
+import CacheFakes
 import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 import Synchronization
 
-/// An HTTP/1.1 server on loopback that does what a test tells it to, path by path, and counts what reaches it.
-///
-/// Plain sockets, with a thread for each connection: a script may block at a gate, send nonsense, or never answer.
+/// An HTTP/1.1 server on loopback that answers each path with a script and counts requests. Each connection has a
+/// thread, so that a script may block at a gate, send invalid data, or never respond.
 final class TestOrigin: Sendable {
     struct Request: Sendable {
         let method: String
         /// Without the query.
         let path: String
         let target: String
-        /// Names in lower case.
+        /// Field names in lower case.
         let headers: [String: String]
     }
 
@@ -31,7 +31,7 @@ final class TestOrigin: Sendable {
         var isStopped = false
     }
 
-    /// Paths without a script are answered with a picture.
+    /// Paths without a script are answered with an image.
     init(address: String = "127.0.0.1", port: UInt16 = 0, _ scripts: [String: Script] = [:]) throws {
         self.address = address
         self.scripts = scripts
@@ -40,12 +40,28 @@ final class TestOrigin: Sendable {
         Thread.detachNewThread { [self] in acceptAll() }
     }
 
+    /// Waits at the gate, then sends an image.
+    static func held(at gate: Gate) -> Script {
+        { _, peer in
+            gate.pass()
+            peer.answer(TestImage.png)
+        }
+    }
+
+    /// Opens the gate and never responds.
+    static func hanging(signaling arrival: Gate) -> Script {
+        { _, peer in
+            arrival.open()
+            peer.waitForEnd()
+        }
+    }
+
     var connections: Int { state.withLockedValue { $0.connections } }
     var requests: [Request] { state.withLockedValue { $0.requests } }
 
     func url(_ path: String, host: String? = nil) -> String { "http://\(host ?? address):\(port)\(path)" }
 
-    /// Breaks every connection off and takes no more.
+    /// Closes all connections and accepts no more.
     func stop() {
         state.withLockedValue { state in
             state.isStopped = true
@@ -76,7 +92,7 @@ final class TestOrigin: Sendable {
             (scripts[request.path] ?? { _, peer in peer.answer(TestImage.png) })(request, peer)
             if peer.isDone { break }
         }
-        // Under the lock, so that nobody shuts down a number that has become somebody else's.
+        // Under the lock, so that `stop()` does not shut down a descriptor number that was reused.
         state.withLockedValue { state in
             state.open.remove(connection)
             close(connection)
@@ -84,19 +100,19 @@ final class TestOrigin: Sendable {
     }
 }
 
-/// The other end of a connection, as a script sees it. Used by its connection's thread alone.
+/// A connection as seen by a script. Used by the connection's thread only.
 final class Peer {
     private let connection: Int32
     private var unread: [UInt8] = []
     private(set) var isDone = false
-    /// Requests that came over this connection, the current one among them.
+    /// The number of requests on this connection, including the current one.
     private(set) var requests = 0
 
     fileprivate init(_ connection: Int32) {
         self.connection = connection
     }
 
-    /// False when the other side is gone.
+    /// Returns false if the client has closed the connection.
     @discardableResult
     func send(_ bytes: [UInt8]) -> Bool {
         var rest = bytes[...]
@@ -122,17 +138,17 @@ final class Peer {
         answer([], status: status, headers: ["Location: \(location)"])
     }
 
-    /// Ends the connection after the script.
+    /// Closes the connection after the script.
     func hangUp() { isDone = true }
 
-    /// Ends the connection after the script with a reset and not with a proper end.
+    /// Resets the connection after the script.
     func reset() {
         var linger = linger(l_onoff: 1, l_linger: 0)
         setsockopt(connection, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
         isDone = true
     }
 
-    /// Waits until the other side has ended the connection.
+    /// Waits until the client has closed the connection.
     func waitForEnd() {
         var byte: UInt8 = 0
         while recv(connection, &byte, 1, 0) > 0 {}
@@ -170,7 +186,7 @@ final class Peer {
     }
 }
 
-/// What a test socket could not do.
+/// A failed call on a test socket.
 struct TestSocketError: Error {
     let call: String
     let number = errno
@@ -206,14 +222,14 @@ enum TestSocket {
         return client
     }
 
-    static func give(_ socket: Int32, address: String, port: UInt16) throws {
+    static func assign(_ socket: Int32, address: String, port: UInt16) throws {
         try withAddress(address, port) { address, length in
             guard Glibc.bind(socket, address, length) == 0 else { throw TestSocketError(call: "bind") }
         }
     }
 
     static func port(of socket: Int32) throws -> UInt16 {
-        // The port is in the same place in an IPv6 address.
+        // The port has the same offset in an IPv6 address.
         var address = sockaddr_in6()
         var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
         let code = withUnsafeMutablePointer(to: &address) { pointer in
@@ -223,9 +239,9 @@ enum TestSocket {
         return UInt16(bigEndian: address.sin6_port)
     }
 
-    /// A port that nobody listens on, for a server that is started later: one below those that the kernel hands out by
-    /// itself (ip(7), ip_local_port_range), which a connection of another test might have by then, and none that was
-    /// given out before.
+    /// A port without a listener, for a server that is started later. It is below the range from which the kernel
+    /// assigns ports (ip(7), ip_local_port_range), so that no connection of another test uses it, and it is returned
+    /// once only.
     static func freePort() throws -> UInt16 {
         for _ in 0..<1_000 {
             let port = 26_000 + UInt16(portsTried.wrappingAdd(1, ordering: .relaxed).newValue % 6_000)
@@ -236,7 +252,7 @@ enum TestSocket {
                 continue
             }
         }
-        throw TestSocketError(call: "a thousand times bind")
+        throw TestSocketError(call: "bind (1000 ports)")
     }
 
     private static let portsTried = Atomic<UInt64>(.random(in: 0..<6_000))
@@ -272,13 +288,13 @@ enum TestSocket {
 }
 
 enum TestImage {
-    /// A PNG of 17 x 11 pixels up to and with its IHDR chunk, which is all that the fetcher looks at.
+    /// A PNG of 17 x 11 pixels up to and including its IHDR chunk, which is all that the fetcher reads.
     static let png: [UInt8] = [
         0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52,
         0, 0, 0, 17, 0, 0, 0, 11, 1, 3, 0, 0, 0, 0xA3, 0xEE, 0xF4, 0x44,
     ]
 
-    /// The same, made longer by bytes that differ from image to image.
+    /// The same PNG, extended by bytes that depend on the seed.
     static func png(count: Int, seed: Int = 0) -> [UInt8] {
         png + (0..<max(0, count - png.count)).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ seed &* 17) }
     }

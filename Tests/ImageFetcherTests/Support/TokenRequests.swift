@@ -17,24 +17,24 @@ extension TokenRequest {
 }
 
 extension CurlImageFetcher {
-    /// Asks for a token and waits for the outcome.
+    /// Requests a token and waits for the outcome.
     func token(
         _ url: String, origin: String = "test", refresh: String = "r1", secret: String? = nil,
         private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, caFile: String = ""
-    ) async throws -> Result<TokenGrant, TransferFailure> {
+    ) async throws -> Result<TokenGrant, FetchFailure> {
         let request = TokenRequest.to(
             url, origin: origin, refresh: refresh, secret: secret, private: allowPrivateAddresses, timeout: timeout,
             caFile: caFile)
         return try await token(request)
     }
 
-    /// The same; one that is not sent, because a breaker is open, ends like one that is found so when its turn comes.
-    func token(_ request: TokenRequest) async throws -> Result<TokenGrant, TransferFailure> {
+    /// Requests a token and waits for the outcome. Rejection by an open breaker is a failure like any other.
+    func token(_ request: TokenRequest) async throws -> Result<TokenGrant, FetchFailure> {
         try await withCheckedThrowingContinuation { continuation in
             do {
                 _ = try self.refresh(request) { continuation.resume(returning: $0) }
-            } catch TransferFailure.notAsked(let sentence) {
-                continuation.resume(returning: .failure(.notAsked(sentence)))
+            } catch let failure as FetchFailure where failure.kind == .circuitOpen {
+                continuation.resume(returning: .failure(failure))
             } catch {
                 continuation.resume(throwing: error)
             }
@@ -42,34 +42,21 @@ extension CurlImageFetcher {
     }
 }
 
-extension Result<TokenGrant, TransferFailure> {
+extension Result<TokenGrant, FetchFailure> {
+    /// The kind of failure, or "grant", for comparisons. A failure with a refresh token is "refresh only".
     var kind: String {
         switch self {
         case .success: "grant"
-        case .failure(.refused): "refused"
-        case .failure(.timedOut): "timedOut"
-        case .failure(.origin): "origin"
-        case .failure(.notAsked): "notAsked"
-        case .failure(.unusable): "unusable"
-        case .failure(.denied): "denied"
-        case .failure(.busy): "busy"
-        case .failure(.shuttingDown): "shuttingDown"
+        case .failure(let failure): failure.refreshToken == nil ? "\(failure.kind)" : "refresh only"
         }
     }
 
-    var sentence: String {
-        switch self {
-        case .failure(.refused(let text)), .failure(.timedOut(let text)), .failure(.origin(let text)),
-            .failure(.denied(let text)), .failure(.busy(let text)), .failure(.notAsked(let text)),
-            .failure(.unusable(let text, _)):
-            text
-        case .success, .failure(.shuttingDown): ""
-        }
-    }
+    /// The reason of a failure; empty for a grant.
+    var reason: String { if case .failure(let failure) = self { failure.reason } else { "" } }
 }
 
 func check(
-    _ outcome: Result<TokenGrant, TransferFailure>, _ kind: String, _ location: SourceLocation = #_sourceLocation
+    _ outcome: Result<TokenGrant, FetchFailure>, _ kind: String, _ location: SourceLocation = #_sourceLocation
 ) {
     #expect(outcome.kind == kind, "\(outcome)", sourceLocation: location)
 }

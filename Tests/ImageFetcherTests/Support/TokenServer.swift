@@ -2,18 +2,17 @@ import Foundation
 import Glibc
 import NIOConcurrencyHelpers
 
-/// A token endpoint on loopback that answers as a test tells it to, and keeps what reached it.
-///
-/// Plain sockets, with a thread for each connection, as ``TestOrigin``; but requests have bodies.
+/// A token endpoint on loopback that answers as a test determines and records requests. Like ``TestOrigin``, it has a
+/// thread for each connection, but it also reads bodies.
 final class TokenServer: Sendable {
     struct Request: Sendable {
         let method: String
         let target: String
-        /// Names in lower case.
+        /// Field names in lower case.
         let headers: [String: String]
         let body: String
 
-        /// The body's fields, decoded.
+        /// The form fields of the body, decoded.
         var form: [String: String] {
             Dictionary(
                 body.split(separator: "&").map { field in
@@ -36,7 +35,7 @@ final class TokenServer: Sendable {
     private let state = NIOLockedValueBox(State())
     private let answer: @Sendable (Request) -> [UInt8]
 
-    /// - Parameter answer: the bytes to send; none to wait until the other side gives up.
+    /// - Parameter answer: the bytes to send; if empty, waits until the peer closes the connection.
     init(_ answer: @escaping @Sendable (Request) -> [UInt8]) throws {
         self.answer = answer
         listener = try TestSocket.listen(address: "127.0.0.1", port: 0, backlog: 512)
@@ -55,12 +54,12 @@ final class TokenServer: Sendable {
     var url: String { "http://127.0.0.1:\(port)/token" }
     var requests: [Request] { state.withLockedValue { $0.requests } }
     var connections: Int { state.withLockedValue { $0.connections } }
-    /// Connections that have come to their end.
+    /// The number of closed connections.
     var ended: Int { state.withLockedValue { $0.ended } }
 
     func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
 
-    /// An HTTP answer with a body.
+    /// An HTTP response with a body.
     static func response(_ body: String, status: String = "200 OK", headers: [String] = []) -> [UInt8] {
         let lines =
             ["HTTP/1.1 \(status)", "Content-Type: application/json", "Content-Length: \(body.utf8.count)"] + headers

@@ -1,4 +1,6 @@
+import CacheFakes
 import Foundation
+import HelperProtocol
 import LinuxSupport
 import Testing
 
@@ -15,7 +17,7 @@ import Testing
             accessToken: Secret(access.utf8), lifetime: lifetime, refreshToken: refresh.map { Secret($0.utf8) })
     }
 
-    @Test func `a client without a secret names itself in the form and shows no credentials`() async throws {
+    @Test func `a client without a secret sends its id in the form and no credentials`() async throws {
         let server = try TokenServer { _ in TokenServer.response(Self.good) }
         defer { server.stop() }
         try await withFetcher { fetcher in
@@ -67,7 +69,7 @@ import Testing
             ),
             (#"{"access_token":"mF_9.B5f-4.1JqM==","token_type":"Bearer"}"#, grant("mF_9.B5f-4.1JqM==")),
         ] as [(String, TokenGrant)])
-    func `answers that are right in one way or another`(body: String, grant: TokenGrant) async throws {
+    func `valid responses are accepted`(body: String, grant: TokenGrant) async throws {
         let server = try TokenServer { _ in TokenServer.response(body) }
         defer { server.stop() }
         try await withFetcher { fetcher in
@@ -77,15 +79,15 @@ import Testing
     }
 
     @Test(arguments: [
-        (400, #"{"error":"invalid_grant","error_description":"SECRET"}"#, "refused: invalid_grant"),
-        (401, #"{"error":"invalid_client"}"#, "refused: invalid_client"),
-        (400, #"{"error":"SECRET"}"#, "refused: HTTP status 400"), (403, "no", "refused: HTTP status 403"),
+        (400, #"{"error":"invalid_grant","error_description":"SECRET"}"#, "unauthorized: invalid_grant"),
+        (401, #"{"error":"invalid_client"}"#, "unauthorized: invalid_client"),
+        (400, #"{"error":"SECRET"}"#, "unauthorized: HTTP status 400"), (403, "no", "unauthorized: HTTP status 403"),
         (500, "SECRET", "origin: HTTP status 500"), (503, "", "origin: HTTP status 503"),
         (302, "", "origin: HTTP status 302"), (204, "", "origin: HTTP status 204"),
         (429, "{}", "origin: HTTP status 429"), (404, "", "origin: HTTP status 404"),
-        (200, "", "origin: no JSON"), (200, "SECRET", "origin: no JSON"), (200, "[]", "origin: no JSON"),
-        (200, #"{"access_token":"SECRET"}"#, "origin: no JSON"),
-        (200, #"{"access_token":7,"token_type":"Bearer"}"#, "origin: no JSON"),
+        (200, "", "origin: not a JSON"), (200, "SECRET", "origin: not a JSON"), (200, "[]", "origin: not a JSON"),
+        (200, #"{"access_token":"SECRET"}"#, "origin: not a JSON"),
+        (200, #"{"access_token":7,"token_type":"Bearer"}"#, "origin: not a JSON"),
         (200, #"{"access_token":"SECRET","token_type":"mac"}"#, "origin: token_type"),
         (200, #"{"access_token":"","token_type":"Bearer"}"#, "origin: access_token"),
         (200, #"{"access_token":"SECRET\r\nX: y","token_type":"Bearer"}"#, "origin: access_token"),
@@ -93,19 +95,19 @@ import Testing
         (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC\u00e9"}"#, "origin: refresh_token"),
         (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":"SEC\nRET"}"#, "origin: refresh_token"),
         (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":7}"#, "origin: refresh_token"),
-        (200, #"{"access_token":"SEC RET","token_type":"Bearer","refresh_token":"r2"}"#, "unusable: access_token"),
-        (200, #"{"token_type":"mac","access_token":"SECRET","refresh_token":"r2"}"#, "unusable: token_type"),
-        (200, #"{"access_token":7,"token_type":"Bearer","refresh_token":"r2"}"#, "unusable: access_token"),
+        (200, #"{"access_token":"SEC RET","token_type":"Bearer","refresh_token":"r2"}"#, "refresh only: access_token"),
+        (200, #"{"token_type":"mac","access_token":"SECRET","refresh_token":"r2"}"#, "refresh only: token_type"),
+        (200, #"{"access_token":7,"token_type":"Bearer","refresh_token":"r2"}"#, "refresh only: access_token"),
         (200, #"{"access_token":"t1","token_type":"Bearer","refresh_token":""}"#, "origin: refresh_token"),
         (
             200, #"{"access_token":"\#(String(repeating: "a", count: 100))","token_type":"Bearer"}"#,
             "origin: access_token"
         ),
         (200, #"{"access_token":"SECRET","access_token":"SECRET","token_type":"Bearer"}"#, "origin: twice"),
-        (200, #"{"access_token":"t1","token_type":"Bearer","x":"SECRET"#, "origin: no JSON"),
+        (200, #"{"access_token":"t1","token_type":"Bearer","x":"SECRET"#, "origin: not a JSON"),
     ])
-    func `I11: answers that are wrong are told apart, and none of what they say is repeated`(
-        status: Int, body: String, told: String
+    func `I11: invalid responses have distinct errors, which do not repeat their content`(
+        status: Int, body: String, result: String
     ) async throws {
         let server = try TokenServer { _ in
             TokenServer.response(body, status: "\(status) X", headers: status == 302 ? ["Location: /other"] : [])
@@ -115,16 +117,16 @@ import Testing
             $0.maximumTokenBytes = 99
         } _: { fetcher in
             let outcome = try await fetcher.token(server.url)
-            let words = told.split(separator: ": ", maxSplits: 1)
+            let words = result.split(separator: ": ", maxSplits: 1)
             #expect(outcome.kind == String(words[0]), "\(outcome)")
-            #expect(outcome.sentence.contains(words[1]), "\(outcome)")
-            #expect(!outcome.sentence.contains("SEC"), "\(outcome)")
+            #expect(outcome.reason.contains(words[1]), "\(outcome)")
+            #expect(!outcome.reason.contains("SEC"), "\(outcome)")
             #expect(server.requests.count == 1)
         }
     }
 
     @Test(arguments: [512, 513, 514, 1_000, 60_000, 100_000])
-    func `F65: an answer nested without end is ORIGIN, refused or not, and the next one is read`(depth: Int)
+    func `F65: a deeply nested response is ORIGIN, and the next response is read`(depth: Int)
         async throws
     {
         let nested = String(repeating: "[", count: depth)
@@ -139,7 +141,7 @@ import Testing
         try await withFetcher { fetcher in
             check(try await fetcher.token(server.url, refresh: "nested"), "origin")
             let refused = try await fetcher.token(server.url, refresh: "refused")
-            #expect(refused.kind == (depth < 65_000 ? "refused" : "origin"))
+            #expect(refused.kind == (depth < 65_000 ? "unauthorized" : "origin"))
             check(try await fetcher.token(server.url, refresh: "good"), "grant")
         }
     }
@@ -163,23 +165,23 @@ import Testing
         "HTTP/1.1 200 OK\r\n\r\n" + String(repeating: "a", count: 66_000),
         "HTTP/1.1 200 OK\r\n" + String(repeating: "X-Y: " + String(repeating: "z", count: 1_000) + "\r\n", count: 80),
     ])
-    func `F35: an answer that does not end is cut off at 64 KiB`(answer: String) async throws {
+    func `F35: an endless response is aborted at 64 KiB`(answer: String) async throws {
         let server = try TokenServer { _ in Array(answer.utf8) }
         defer { server.stop() }
         try await withFetcher { fetcher in
             let outcome = try await fetcher.token(server.url)
-            #expect(outcome.kind == "origin" && outcome.sentence.contains("65536 bytes"), "\(outcome)")
+            #expect(outcome.kind == "origin" && outcome.reason.contains("65536 bytes"), "\(outcome)")
         }
     }
 
-    @Test func `F36: an endpoint that never answers is TIMEOUT, one that hangs up or is not there is ORIGIN`()
+    @Test func `F36: an endpoint that never responds is TIMEOUT, one that closes or refuses the connection is ORIGIN`()
         async throws
     {
         let silent = try TokenServer { _ in [] }
         let port = try TestSocket.freePort()
         defer { silent.stop() }
         try await withFetcher {
-            $0.leastTokenTime = 1
+            $0.minimumTokenTimeout = 1
         } _: { fetcher in
             check(try await fetcher.token(silent.url, timeout: 2_000), "timedOut")
             check(try await fetcher.token("http://127.0.0.1:\(port)/"), "origin")
@@ -196,14 +198,14 @@ import Testing
         } _: { fetcher in
             for url in [server.url, "http://id.example:\(server.port)/token", "http://2130706433:\(server.port)/"] {
                 let outcome = try await fetcher.token(url, private: false)
-                #expect(outcome.kind == "denied" && outcome.sentence.contains("127.0.0.1"), "\(outcome)")
+                #expect(outcome.kind == "denied" && outcome.reason.contains("127.0.0.1"), "\(outcome)")
             }
             #expect(server.connections == 0)
             check(try await fetcher.token("http://id.example:\(server.port)/token"), "grant")
         }
     }
 
-    @Test func `a cancelled request is let go of, and says nothing any more`() async throws {
+    @Test func `a cancelled token request reports no outcome`() async throws {
         let arrived = Gate()
         let server = try TokenServer { request in
             if request.form["refresh_token"] == "hanging" {
@@ -215,20 +217,19 @@ import Testing
         defer { server.stop() }
         try await withFetcher { fetcher in
             let handle = try fetcher.refresh(.to(server.url, refresh: "hanging")) { _ in
-                Issue.record("a cancelled request has told an outcome")
+                Issue.record("a cancelled request reports an outcome")
             }
             await arrived.opened()
             handle.cancel()
             handle.cancel()
             check(try await fetcher.token(server.url), "grant")
-            // Both connections have ended: the one that was cancelled, and the other, which is not used again.
+            // Both connections have ended: the cancelled one, and the other because it is not reused.
             while server.ended < 2 { try await Task.sleep(for: .milliseconds(5)) }
             #expect(server.connections == 2)
         }
     }
 
-    @Test func `a fetcher that is not running takes no request, and one that stops ends those there are`() async throws
-    {
+    @Test func `a stopped fetcher rejects requests, and shutdown fails those in flight`() async throws {
         let arrived = Gate()
         let server = try TokenServer { _ in
             arrived.open()
@@ -239,9 +240,9 @@ import Testing
             async let outcome = fetcher.token(server.url)
             await arrived.opened()
             fetcher.shutdown()
-            let told = try await outcome
-            #expect(told == .failure(.shuttingDown))
-            await #expect(throws: TransferFailure.shuttingDown) { try await fetcher.token(server.url) }
+            let result = try await outcome
+            #expect(result == .failure(.shuttingDown))
+            await #expect(throws: FetchFailure.shuttingDown) { try await fetcher.token(server.url) }
         }
     }
 
@@ -259,7 +260,7 @@ import Testing
         }
     }
 
-    @Test func `F39: 401 from a host that is not shown the token is no reason to renew it`() async throws {
+    @Test func `F39: 401 from a host that does not get the token causes no refresh`() async throws {
         let other = try TestOrigin(["/x": { _, peer in peer.answer([], status: "401 Unauthorized") }])
         let same = try TestOrigin([
             "/away": { _, peer in peer.redirect(to: other.url("/x")) },
@@ -291,7 +292,7 @@ import Testing
             ("https://id.example/", "\u{e9}", nil, true, "token.client-id"),
             ("https://id.example/", "c", "a\nb", true, "token.client-secret-file"),
         ] as [(String, String, String?, Bool, String?)])
-    func `an endpoint is https, but for an origin that may be private, and its client is of printable characters`(
+    func `an endpoint must be https unless the origin may be private, and its client id must be printable`(
         url: String, client: String, secret: String?, isPrivate: Bool, key: String?
     ) {
         var origin = Origin(name: "o", url: "https://o.example/{profile}", allowPrivateAddresses: isPrivate)

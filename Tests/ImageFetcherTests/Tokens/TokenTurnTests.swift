@@ -1,3 +1,5 @@
+import CacheFakes
+import HelperProtocol
 import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
@@ -6,15 +8,14 @@ import Testing
 @testable import CacheCore
 @testable import ImageFetcher
 
-/// Which token requests are sent, when, and for how long each may take.
+/// Order, number and timeouts of token requests.
 @Suite(.timeLimit(.minutes(5))) struct TokenTurnTests {
-    @Test func `I4: a request that has begun has all its time, so that a refresh token replaced meanwhile is not lost`()
+    @Test func `I4: a token request has its full timeout once it begins, so that a new refresh token is not lost`()
         async throws
     {
-        let (arrived, late) = (Gate(), Gate())
+        let late = Gate()
         let server = try TokenServer { _ in
-            arrived.open()
-            late.block()
+            late.pass()
             return TokenServer.response(TokenTests.good)
         }
         defer {
@@ -22,20 +23,20 @@ import Testing
             server.stop()
         }
         try await withFetcher {
-            $0.leastTokenTime = 600_000
+            $0.minimumTokenTimeout = 600_000
         } _: { fetcher in
             async let outcome = fetcher.token(server.url, timeout: 3_000)
-            await arrived.opened()
-            // Past the moment until which it might have begun.
+            await late.reached()
+            // Waits until the time has passed within which the request had to begin.
             let end = NIODeadline.now() + .milliseconds(3_100)
             while NIODeadline.now() < end { try await Task.sleep(for: .milliseconds(5)) }
             late.open()
-            let told = try await outcome
-            #expect(told == .success(TokenTests.grant("t1", 3_600, "r2")))
+            let result = try await outcome
+            #expect(result == .success(TokenTests.grant("t1", 3_600, "r2")))
         }
     }
 
-    @Test func `F37: an endpoint that hangs holds up no other origin's, and none of its own for longer than it may`()
+    @Test func `F37: an endpoint that hangs does not delay other origins, and its own requests time out`()
         async throws
     {
         let silent = try TokenServer { _ in [] }
@@ -45,14 +46,16 @@ import Testing
             server.stop()
         }
         try await withFetcher { fetcher in
-            let hanging = try (0..<3 * TokenTransfer.mostAtOncePerOrigin).map { _ in
-                try fetcher.refresh(.to(silent.url, origin: "silent")) { _ in Issue.record("nobody answered") }
+            let hanging = try (0..<3 * TokenTransfer.maximumPerOrigin).map { _ in
+                try fetcher.refresh(.to(silent.url, origin: "silent")) { _ in
+                    Issue.record("a silent endpoint causes an outcome before the timeout")
+                }
             }
             check(try await fetcher.token(server.url), "grant")
-            #expect(silent.connections <= TokenTransfer.mostAtOncePerOrigin)
-            // One that must wait for those before it is answered when its time is up.
+            #expect(silent.connections <= TokenTransfer.maximumPerOrigin)
+            // A queued request gets its failure when it times out.
             let late = try await fetcher.token(silent.url, origin: "silent", timeout: 50)
-            #expect(late.kind == "timedOut" && late.sentence.contains("could not begin"), "\(late)")
+            #expect(late.kind == "timedOut" && late.reason.contains("in the queue"), "\(late)")
             for handle in hanging { handle.cancel() }
             check(try await fetcher.token(server.url, origin: "silent"), "grant")
         }
@@ -65,7 +68,7 @@ import Testing
             ("403 No", [], 1_000, 3),
             ("200 OK", [], 1, 3),
         ] as [(String, [String], Int, Int)])
-    func `F37, F68: an endpoint that fails, refuses, or asks for it, is not asked by that uid, and by others is`(
+    func `F37, F68: failures, rejections and Retry-After of an endpoint suspend requests of that uid only`(
         status: String, headers: [String], failures: Int, requests: Int
     ) async throws {
         let server = try TokenServer { _ in TokenServer.response("{}", status: status, headers: headers) }
@@ -73,7 +76,7 @@ import Testing
         try await withFetcher {
             $0.draw = { $0.upperBound }
         } _: { fetcher in
-            func ask(as name: String, uid: UInt32 = 1) async throws -> Result<TokenGrant, TransferFailure> {
+            func request(as name: String, uid: UInt32 = 1) async throws -> Result<TokenGrant, FetchFailure> {
                 var origin = Origin.test(name)
                 (origin.breaker.failures, origin.breaker.backoff) = (failures, 600_000)
                 (origin.breaker.backoffMax, origin.breaker.retryAfterMax) = (600_000, 600_000)
@@ -82,51 +85,53 @@ import Testing
                     TokenRequest(uid: uid, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8)))
             }
             for number in 1...3 {
-                let outcome = try await ask(as: "one")
-                #expect((outcome.kind == "notAsked") == (number > requests), "\(outcome)")
+                let outcome = try await request(as: "one")
+                #expect((outcome.kind == "circuitOpen") == (number > requests), "\(outcome)")
             }
             #expect(server.requests.count == requests)
-            #expect(try await !ask(as: "one", uid: 2).sentence.contains("is not asked for"))
-            // What fails for one origin's settings says nothing about another's.
-            #expect(try await !ask(as: "other").sentence.contains("is not asked for"))
+            #expect(try await request(as: "one", uid: 2).kind != "circuitOpen")
+            // Failures with one origin's settings do not affect another origin.
+            #expect(try await request(as: "other").kind != "circuitOpen")
         }
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `F37, F68: when a breaker opens, what its uid has waiting is told at once, and others' goes on`() async throws
+    func `F37, F68: when a breaker opens, queued token requests of its uid fail at once, and others continue`()
+        async throws
     {
         let open = Gate()
         let server = try TokenServer { request in
-            open.block()
+            open.pass()
             guard request.form["refresh_token"] == "bad" else { return TokenServer.response(TokenTests.good) }
             return TokenServer.response("{}", status: "503 Busy", headers: ["Retry-After: 600"])
         }
         defer { server.stop() }
         try await withFetcher { fetcher in
-            @Sendable func ask(_ refresh: String, uid: UInt32) async throws -> String {
+            @Sendable func request(_ refresh: String, uid: UInt32) async throws -> String {
                 let outcome = try await fetcher.token(.to(server.url, uid: uid, refresh: refresh))
-                return outcome.sentence.contains("is not asked for") ? "rejected" : outcome.kind
+                return outcome.kind == "circuitOpen" ? "rejected" : outcome.kind
             }
             try await withThrowingTaskGroup(of: String.self) { group in
-                for _ in 0..<500 { group.addTask { try await ask("bad", uid: 1) } }
-                for _ in 0..<20 { group.addTask { try await ask("good", uid: 2) } }
+                for _ in 0..<500 { group.addTask { try await request("bad", uid: 1) } }
+                for _ in 0..<20 { group.addTask { try await request("good", uid: 2) } }
                 while server.requests.isEmpty { await Task.yield() }
                 open.open()
                 var kinds: [String: Int] = [:]
                 for try await kind in group { kinds[kind, default: 0] += 1 }
                 #expect(kinds["grant"] == 20)
-                // Those that were under way when the first was answered.
-                #expect((1...TokenTransfer.mostAtOncePerOrigin).contains(kinds["origin"] ?? 0), "\(kinds)")
+                // The requests that were in flight at the first response.
+                #expect((1...TokenTransfer.maximumPerOrigin).contains(kinds["origin"] ?? 0), "\(kinds)")
                 #expect(kinds["rejected"] == 500 - (kinds["origin"] ?? 0))
             }
-            #expect(server.requests.count { $0.form["refresh_token"] == "bad" } <= TokenTransfer.mostAtOncePerOrigin)
+            #expect(server.requests.count { $0.form["refresh_token"] == "bad" } <= TokenTransfer.maximumPerOrigin)
         }
     }
 
-    @Test func `I8: one uid's many users keep no other uid waiting, and their own number has a limit`() async throws {
+    @Test func `I8: token requests of one uid do not delay those of another, and their number is limited`() async throws
+    {
         let open = Gate()
         let server = try TokenServer { _ in
-            open.block()
+            open.pass()
             return TokenServer.response(TokenTests.good)
         }
         defer { server.stop() }
@@ -143,14 +148,17 @@ import Testing
                 if count == 101 { all.open() }
             }
             for _ in 0..<100 { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in ended(1) } }
-            #expect(throws: TransferFailure.self) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
+            let busy = FetchFailure.busy(
+                "limits.downloads-per-uid + limits.queue-per-uid: 100 token requests of this account are queued or "
+                    + "active; retry later")
+            #expect(throws: busy) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
             _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
             open.open()
             await all.opened()
-            // Behind those that were under way, and those that began while they ended, but long before its place in the
-            // line.
+            // After the requests in flight and those that began while they ended, but long before its place in the
+            // queue.
             let position = try #require(order.withLockedValue { $0.firstIndex(of: 2) })
-            #expect(position < 4 * TokenTransfer.mostAtOncePerOrigin, "\(position)")
+            #expect(position < 4 * TokenTransfer.maximumPerOrigin, "\(position)")
             _ = try await fetcher.token(server.url)
         }
     }

@@ -10,16 +10,14 @@ import Testing
     private static let june = "Mon, 01 Jun 2026 00:00:00 GMT"
 
     @Test(arguments: ["\"abc\"", "W/\"abc\"", "abc", "w/\"a\\b\"", "\"a, \\\"b\""])
-    func `validators are sent as they came, and a 304 ends the download without a byte of body`(etag: String)
+    func `validators are sent unchanged, and a 304 ends the download without a body`(etag: String)
         async throws
     {
-        let server = try TestOrigin([
+        try await withOrigin([
             "/a": { request, peer in
                 peer.answer([], status: "304 Not Modified", headers: ["ETag: \(etag)", "Cache-Control: max-age=5"])
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let condition = DownloadCondition(url: server.url("/a"), etag: etag, lastModified: Self.june)
             let outcome = try await fetcher.fetch(server.url("/a"), condition: condition)
             #expect(outcome.notModified?.fields["etag"] == [etag])
@@ -32,10 +30,8 @@ import Testing
         }
     }
 
-    @Test func `only what there is is sent, and without a condition nothing`() async throws {
-        let server = try TestOrigin(["/a": { _, peer in peer.answer(TestImage.png) }])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+    @Test func `only existing validators are sent`() async throws {
+        try await withOrigin(["/a": { _, peer in peer.answer(TestImage.png) }]) { server, fetcher in
             let url = server.url("/a")
             for condition in [
                 nil, DownloadCondition(url: url, etag: "\"x\"", lastModified: nil),
@@ -50,21 +46,18 @@ import Testing
         }
     }
 
-    @Test func `a 304 to a request without a condition is an origin that failed`() async throws {
-        let server = try TestOrigin(["/a": { _, peer in peer.answer([], status: "304 Not Modified") }])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
-            let unasked = try await fetcher.fetch(server.url("/a"))
-            #expect(unasked.kind == "origin" && unasked.sentence.contains("without a condition"))
+    @Test func `a 304 to a request without a condition is ORIGIN`() async throws {
+        try await withOrigin(["/a": { _, peer in peer.answer([], status: "304 Not Modified") }]) { server, fetcher in
+            let unconditional = try await fetcher.fetch(server.url("/a"))
+            #expect(unconditional.kind == "origin" && unconditional.reason.contains("without a condition"))
             let elsewhere = DownloadCondition(url: server.url("/b"), etag: "\"x\"", lastModified: nil)
             let outcome = try await fetcher.fetch(server.url("/a"), condition: elsewhere)
             #expect(outcome.kind == "origin")
         }
     }
 
-    @Test func `behind redirects the condition goes to the URL that gave the validators, and to no other`() async throws
-    {
-        let server = try TestOrigin([
+    @Test func `after redirects the condition is sent only to the URL that the validators are from`() async throws {
+        try await withOrigin([
             "/a": { _, peer in
                 peer.answer(
                     [], status: "302 Found", headers: ["Location: /v1", "Cache-Control: no-cache", "Expires: 0"])
@@ -76,20 +69,18 @@ import Testing
                     peer.answer([], status: "304 Not Modified")
                 }
             },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let image = try #require(try await fetcher.fetch(server.url("/a")).image)
             #expect(image.redirectedTo == server.url("/v1"))
-            let said = [ResponseHeaders(["cache-control": ["no-cache"], "expires": ["0"]])]
-            #expect(image.headers.redirects == said)
+            let redirectHeaders = [ResponseHeaders(["cache-control": ["no-cache"], "expires": ["0"]])]
+            #expect(image.headers.redirects == redirectHeaders)
 
             let condition = DownloadCondition(url: server.url("/v1"), etag: "\"1\"", lastModified: nil)
             let again = try await fetcher.fetch(server.url("/a"), condition: condition)
-            #expect(again.notModified?.redirects == said)
+            #expect(again.notModified?.redirects == redirectHeaders)
             #expect(server.requests.map { $0.headers["if-none-match"] } == [nil, nil, nil, "\"1\""])
 
-            // It leads elsewhere now: that request is for whatever is there.
+            // The URL now redirects elsewhere, so the request for the new target is unconditional.
             let moved = DownloadCondition(url: server.url("/v0"), etag: "\"1\"", lastModified: nil)
             let outcome = try await fetcher.fetch(server.url("/a"), condition: moved)
             #expect(outcome.kind == "image")

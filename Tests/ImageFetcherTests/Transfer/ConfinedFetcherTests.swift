@@ -7,12 +7,12 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// Names that cannot be found, for a fetcher whose threads are confined as the program is: what it must not do is no
-/// sign that it lacks something.
+/// Name lookups that fail, in a fetcher whose threads are confined like the program. The confinement must not look like
+/// a shortage of resources.
 @Suite(.timeLimit(.minutes(5))) struct ConfinedFetcherTests {
-    /// The fetcher's own thread, and those of resolvers, have the confinement of the thread that starts it.
+    /// The fetcher's thread and its resolver threads inherit the confinement of the thread that starts it.
     private func withConfinedFetcher(
-        _ configure: (inout FetcherConfiguration) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
+        _ configure: (inout FetcherSetup) -> Void = { _ in }, _ body: (CurlImageFetcher) async throws -> Void
     ) async throws {
         let fetcher = makeFetcher(configure)
         let result = NIOLockedValueBox<Result<Void, any Error>?>(nil)
@@ -48,11 +48,11 @@ import Testing
         (EMFILE, true), (ENFILE, true), (ENOBUFS, true), (ENOMEM, true), (EAFNOSUPPORT, false), (EPERM, false),
         (EACCES, false),
     ])
-    func `F15: what is forbidden is no shortage`(code: CInt, isShortage: Bool) {
+    func `F15: a missing permission is not a shortage of descriptors`(code: CInt, isShortage: Bool) {
         #expect(DescriptorShortage.isShortage(code) == isShortage)
     }
 
-    @Test func `F37, F86: a name server that fails is the domain's failure`() async throws {
+    @Test func `F37, F86: a failing name server is a failure of the domain`() async throws {
         let names = try TestNameServer { _ in .code(5) }
         defer { names.stop() }
         try await withConfinedFetcher {
@@ -61,7 +61,7 @@ import Testing
             let target = DownloadTarget(
                 url: "https://nobody.invalid/avatar/bob", isNamedByClient: false, federatedDomain: "friends.example")
             let outcome = try await fetcher.fetch(target, of: origin())
-            #expect(outcome.kind == "origin" && outcome.sentence.contains("the address's domain"), "\(outcome)")
+            #expect(outcome.kind == "origin" && outcome.reason.contains("the address's domain"), "\(outcome)")
             #expect(fetcher.statistics.hostsOpen == 1)
         }
     }

@@ -1,26 +1,27 @@
 import CacheCore
+import HelperProtocol
 import NIOConcurrencyHelpers
 import Testing
 
 @testable import ImageFetcher
 
-/// How many idle connections are kept, and whose.
+/// Number and owners of idle connections.
 @Suite(.timeLimit(.minutes(5))) struct ConnectionPoolTests {
     @Test(
         arguments: [
             (256, 0, nil, 256), (256, 1, nil, 256), (256, 4, nil, 64), (256, 3, nil, 85), (2, 5, nil, 1),
             (256, 1, ["a", "b"], 128), (256, 3, ["a", "b"], 85), (256, 0, [], 256),
         ] as [(Int, Int, Set<String>?, Int)])
-    func `F15: all pools together keep no more idle connections than there are downloads`(
+    func `F15: all pools together keep at most as many idle connections as there may be downloads`(
         downloads: Int, pools: Int, origins: Set<String>?, most: Int
     ) {
-        var configuration = FetcherConfiguration()
-        configuration.downloads = downloads
-        configuration.origins = origins
-        #expect(configuration.idleConnections(pools: pools) == most)
+        var settings = FetcherSettings(version: "tests", logLevel: "info")
+        settings.downloads = downloads
+        settings.origins = origins
+        #expect(settings.idleConnections(pools: pools) == most)
     }
 
-    @Test func `F15: the pool of an origin that is configured no more goes, but not while a request has it`() throws {
+    @Test func `F15: the pool of a removed origin is released after its last request`() throws {
         let pools = ConnectionPools()
         defer { pools.close() }
         do {
@@ -36,7 +37,7 @@ import Testing
         #expect(pools.count == 1)
     }
 
-    @Test func `F15: a reload closes the idle connections of an origin that is gone, and no other's`() async throws {
+    @Test func `F15: a reload closes the idle connections of removed origins only`() async throws {
         let server = try TokenServer { _ in
             let head = "HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n"
             return Array(head.utf8)
@@ -48,9 +49,9 @@ import Testing
             let url = "http://127.0.0.1:\(server.port)/a"
             for name in ["old", "new"] { _ = await fetcher.outcome(url, of: .test(name)) }
             #expect(server.connections == 2 && server.ended == 0)
-            var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
-            configuration.origins = ["new"]
-            fetcher.update(configuration)
+            var settings = FetcherSettings(version: "tests", logLevel: "info")
+            settings.origins = ["new"]
+            fetcher.update(settings)
             while server.ended == 0 { try await Task.sleep(for: .milliseconds(5)) }
             #expect(server.ended == 1)
         }

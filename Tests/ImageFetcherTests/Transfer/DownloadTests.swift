@@ -5,11 +5,9 @@ import Testing
 @testable import ImageFetcher
 
 @Suite struct DownloadTests {
-    @Test func `a whole image of a known kind is an image, framed for its reply`() async throws {
+    @Test func `a complete image of a known format is returned with the framing of a reply`() async throws {
         let body = TestImage.png(count: 20_000)
-        let server = try TestOrigin(["/a": { _, peer in peer.answer(body) }])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        try await withOrigin(["/a": { _, peer in peer.answer(body) }]) { server, fetcher in
             let outcome = try await fetcher.fetch(server.url("/a"), framing: .bulk)
             let image = try #require(outcome.image)
             #expect(image.shape == ImageShape(kind: .png, width: 17, height: 11))
@@ -18,8 +16,8 @@ import Testing
         }
     }
 
-    @Test func `the header fields that matter to a cache are kept, by lower-case names`() async throws {
-        let server = try TestOrigin([
+    @Test func `the header fields that caching needs are returned, with lower-case names`() async throws {
+        try await withOrigin([
             "/a": { _, peer in
                 peer.answer(
                     TestImage.png,
@@ -28,9 +26,7 @@ import Testing
                         "Content-Type: image/png", "Age: 5", "Last-Modified: \(String(repeating: "x", count: 1025))",
                     ])
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let headers = try #require(try await fetcher.fetch(server.url("/a")).image).headers
             #expect(
                 headers.fields == [
@@ -47,31 +43,27 @@ import Testing
         ("204 No Content", "missing"), ("206 Partial Content", "origin"),
         ("300 Choose", "origin"), ("304 Not Modified", "origin"), ("305 Use Proxy", "origin"), ("302 Found", "origin"),
     ])
-    func `F37: an answer is judged by its status`(status: String, kind: String) async throws {
-        let server = try TestOrigin([
+    func `F37: the outcome depends on the status`(status: String, kind: String) async throws {
+        try await withOrigin([
             "/a": { _, peer in
                 let hasBody = !status.hasPrefix("204") && !status.hasPrefix("304")
                 peer.answer(hasBody ? TestImage.png : [], status: status, headers: ["Retry-After: 7"])
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             let outcome = try await fetcher.fetch(server.url("/a"))
             #expect(outcome.kind == kind)
             if let headers = outcome.missing {
                 #expect(headers["retry-after"] == "7")
             } else {
-                #expect(outcome.sentence.contains(String(status.prefix(3))) && outcome.sentence.contains("127.0.0.1"))
+                #expect(outcome.reason.contains(String(status.prefix(3))) && outcome.reason.contains("127.0.0.1"))
             }
         }
     }
 
-    @Test func `connections are used again, also after an answer without an image`() async throws {
-        let server = try TestOrigin([
+    @Test func `connections are reused, also after a response without an image`() async throws {
+        try await withOrigin([
             "/none": { _, peer in peer.answer(Array(repeating: 0x20, count: 10_000), status: "404 Not Found") }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for _ in 0..<10 {
                 let present = try await fetcher.fetch(server.url("/a"))
                 let absent = try await fetcher.fetch(server.url("/none"))
@@ -84,7 +76,7 @@ import Testing
 }
 
 extension ReplyFraming {
-    /// A bulk string's, as a client sees it.
+    /// The framing of a bulk string.
     fileprivate static let bulk = ReplyFraming(
         writePrefix: { count, room in
             let prefix = Array("$\(count)\r\n".utf8)

@@ -5,14 +5,13 @@ import Testing
 @testable import CacheCore
 @testable import ImageFetcher
 
-/// Answers whose first header line is the continuation of none. With a handle that had been used before, libcurl 7.88
-/// wrote to memory that it had freed.
+/// Responses whose first header line is a continuation line. With a reused handle, libcurl 7.88 wrote to freed memory.
 @Suite(.timeLimit(.minutes(5))) struct FoldedHeaderTests {
     private static let folds = [
         " X: y", "\tX: y", " : ", "  \t a:b", " " + String(repeating: "x", count: 3_000) + ": y",
     ]
 
-    /// An origin that nothing makes the fetcher leave alone.
+    /// An origin whose breaker never opens.
     private var origin: Origin {
         var origin = Origin.test()
         (origin.breaker.failures, origin.breaker.backoff) = (1_000_000, 1)
@@ -24,9 +23,9 @@ import Testing
         return lines.joined(separator: "\r\n") + "\r\n\r\n"
     }
 
-    @Test func `F64: an answer that begins with a folded line is refused, however often it comes`() async throws {
+    @Test func `F64: a response that begins with a folded line is rejected each time`() async throws {
         let count = NIOLockedValueBox(0)
-        let server = try TestOrigin([
+        try await withOrigin([
             "/folded": { _, peer in
                 let number = count.withLockedValue { count in
                     count += 1
@@ -36,13 +35,11 @@ import Testing
                 peer.hangUp()
             },
             "/many": { _, peer in
-                // Header lines of many sizes: what is freed of them is handed out again in between.
+                // Header lines of many sizes, so that freed memory is allocated again in between.
                 peer.answer(
                     TestImage.png, headers: (1...40).map { "X-\($0): \(String(repeating: "z", count: 17 * $0))" })
             },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for _ in 0..<100 {
                 let good = await fetcher.outcome(server.url("/many"), of: origin)
                 let bad = await fetcher.outcome(server.url("/folded"), of: origin)
@@ -61,8 +58,8 @@ import Testing
         }
     }
 
-    @Test func `F64: so is one that a redirect leads to, and a redirect that is one`() async throws {
-        let server = try TestOrigin([
+    @Test func `F64: a folded first line after or in a redirect is rejected`() async throws {
+        try await withOrigin([
             "/away": { _, peer in peer.redirect(to: "/folded") },
             "/folded": { _, peer in
                 peer.send(Self.folded(" X: y"))
@@ -72,9 +69,7 @@ import Testing
                 peer.send(Self.folded(" X: y", status: "302 Found", headers: ["Location: /folded"]))
                 peer.hangUp()
             },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for _ in 0..<100 {
                 let away = await fetcher.outcome(server.url("/away"), of: origin)
                 let both = await fetcher.outcome(server.url("/both"), of: origin)
@@ -85,16 +80,14 @@ import Testing
         }
     }
 
-    @Test func `F64: so is one on a connection that carried a good answer before`() async throws {
-        let server = try TestOrigin([
+    @Test func `F64: a folded first line on a reused connection is rejected`() async throws {
+        try await withOrigin([
             "/folded": { _, peer in peer.send(Self.folded(" X: y")) },
             "/interim": { _, peer in
                 peer.send("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n")
                 peer.send(Self.folded(" X: y"))
             },
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for _ in 0..<100 {
                 let good = await fetcher.outcome(server.url("/good"), of: origin)
                 #expect(good.kind == "image")
@@ -105,7 +98,7 @@ import Testing
         }
     }
 
-    @Test func `F64: and one of a token endpoint`() async throws {
+    @Test func `F64: a folded first line of a token endpoint is rejected`() async throws {
         let count = NIOLockedValueBox(0)
         let server = try TokenServer { _ in
             let number = count.withLockedValue { count in

@@ -6,7 +6,7 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// How many names are looked up at once, those among them that nobody waits for any more.
+/// Limits on concurrent name lookups, including abandoned ones.
 @Suite(.timeLimit(.minutes(5))) struct NameLookupTests {
     private final class Clock {
         var now = NIODeadline.uptimeNanoseconds(0)
@@ -18,11 +18,13 @@ import Testing
         NameLookups(limits: .init(all: all, perUID: perUID)) { [clock] in clock.now }
     }
 
-    private func lookup(_ all: NameLookups, uid: UInt32 = 1, of origin: String = "a", most: Int = 1_000) -> NameLookup {
-        NameLookup(of: .init(uid: uid, origin: origin, most: most), among: all)
+    private func lookup(
+        _ all: NameLookups, uid: UInt32 = 1, of origin: String = "a", maximum: Int = 1_000
+    ) -> NameLookup {
+        NameLookup(of: .init(uid: uid, origin: origin, maximum: maximum), among: all)
     }
 
-    @Test func `I8: a look-up that is given up counts for as long as a resolver takes at most`() {
+    @Test func `I8: an abandoned lookup counts for the longest time of a resolver`() {
         let all = lookups(perUID: 2)
         for _ in 0..<2 { #expect(lookup(all).begin()) }
         #expect(all.count == 2)
@@ -34,7 +36,7 @@ import Testing
         #expect(all.count == 1)
     }
 
-    @Test func `I8: one that is answered counts no more, however often`() {
+    @Test func `I8: a completed lookup no longer counts`() {
         let all = lookups(perUID: 1)
         for _ in 0..<100 {
             let one = lookup(all)
@@ -45,19 +47,19 @@ import Testing
         #expect(all.count == 0)
     }
 
-    @Test func `F68, I8: neither one uid nor one origin takes all the room that there is`() {
+    @Test func `F68, I8: lookups are limited per uid and per origin`() {
         let all = lookups(all: 16, perUID: 6)
         for _ in 0..<100 { _ = lookup(all, uid: 1, of: "a").begin() }
         #expect(all.count == 6)
-        // A name server that never answers to an origin's redirects, whoever asks.
-        for uid in 2..<100 as Range<UInt32> { _ = lookup(all, uid: uid, of: "b", most: 8).begin() }
+        // A name server that never responds to lookups for an origin's redirects.
+        for uid in 2..<100 as Range<UInt32> { _ = lookup(all, uid: uid, of: "b", maximum: 8).begin() }
         #expect(all.count == 14)
-        // The last eighth is for uids that have none.
+        // The last eighth is reserved for uids without a lookup.
         #expect(!lookup(all, uid: 2, of: "c").begin())
         #expect(lookup(all, uid: 200, of: "c").begin())
     }
 
-    @Test func `F68: no room to look a name up is BUSY, and says nothing of the host`() async throws {
+    @Test func `F68: lookups beyond the limit are BUSY and do not open the breaker`() async throws {
         try await withFetcher {
             $0.lookups = 0
         } _: { fetcher in
@@ -69,7 +71,7 @@ import Testing
             }
             check(try await fetcher.token("http://nobody.invalid/token"), "busy")
             #expect(fetcher.statistics.hostsOpen == 0 && fetcher.statistics.uidsOpen == 0)
-            // An address is not looked up.
+            // A literal address needs no lookup.
             let server = try TestOrigin()
             defer { server.stop() }
             let spelled = await fetcher.outcome(server.url("/a"))
@@ -77,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func `I8: names that are resolved, or do not resolve, make room for the next`() async throws {
+    @Test func `I8: completed and failed lookups make room for the next`() async throws {
         let server = try TestOrigin()
         defer { server.stop() }
         try await withFetcher {

@@ -1,10 +1,11 @@
 import CacheCore
+import HelperProtocol
 import NIOCore
 import Testing
 
 @testable import ImageFetcher
 
-/// Against a real server.
+/// Downloads from nginx.
 @Suite struct NginxTests {
     private func withNginx(
         files: [String: [UInt8]] = ["a.png": TestImage.png(count: 8_000)],
@@ -26,7 +27,7 @@ import Testing
         }
     }
 
-    /// Downloads all of the files at once and compares each.
+    /// Downloads all files concurrently and compares them.
     private func fetchAll(
         _ files: [String: [UInt8]], from base: String, _ fetcher: CurlImageFetcher, _ origin: Origin
     ) async throws {
@@ -45,7 +46,8 @@ import Testing
             })
     }
 
-    @Test func `many images at once arrive whole, over no more connections than the origin allows`() async throws {
+    @Test func `many concurrent images arrive complete, over no more connections than the origin allows`() async throws
+    {
         let files = Self.manyFiles()
         try await withNginx(files: files) { nginx, fetcher, origin in
             var origin = origin
@@ -58,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func `over HTTP/2 many images at once share one connection`() async throws {
+    @Test func `over HTTP/2 many concurrent images share one connection`() async throws {
         let files = Self.manyFiles()
         try await withNginx(files: files) { nginx, fetcher, origin in
             try await fetchAll(files, from: "https://images.example:\(nginx.securePort)", fetcher, origin)
@@ -69,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func `over TLS without HTTP/2 connections are used again`() async throws {
+    @Test func `over TLS without HTTP/2 connections are reused`() async throws {
         let files = Self.manyFiles()
         try await withNginx(files: files) { nginx, fetcher, origin in
             var origin = origin
@@ -82,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func `F34: nginx, which would compress, is not asked to`() async throws {
+    @Test func `F34: nginx does not compress, because the request does not ask for it`() async throws {
         try await withNginx { nginx, fetcher, origin in
             let outcome = try await fetcher.fetch("http://127.0.0.1:\(nginx.plainPort)/a.png", of: origin)
             #expect(outcome.imageBytes == TestImage.png(count: 8_000))
@@ -91,36 +93,36 @@ import Testing
         }
     }
 
-    @Test func `F37: a certificate of an unknown authority, or for another host, is an origin that failed`()
+    @Test func `F37: a certificate of an unknown authority or for another host is a failure of the origin`()
         async throws
     {
         try await withNginx { nginx, fetcher, origin in
-            let right = "https://images.example:\(nginx.securePort)/a.png"
-            let trusted = try await fetcher.fetch(right, of: origin)
+            let url = "https://images.example:\(nginx.securePort)/a.png"
+            let trusted = try await fetcher.fetch(url, of: origin)
             #expect(trusted.kind == "image")
-            // Not even over the connection that is open already.
-            let untrusted = try await fetcher.fetch(right, of: .test())
-            #expect(untrusted.kind == "origin" && untrusted.sentence.contains("images.example"))
-            #expect(untrusted.sentence.lowercased().contains("certificate"))
+            // Not even over the open connection.
+            let untrusted = try await fetcher.fetch(url, of: .test())
+            #expect(untrusted.kind == "origin" && untrusted.reason.contains("images.example"))
+            #expect(untrusted.reason.lowercased().contains("certificate"))
             let other = try await fetcher.fetch("https://other.example:\(nginx.securePort)/a.png", of: origin)
-            #expect(other.kind == "origin" && other.sentence.contains("other.example"))
+            #expect(other.kind == "origin" && other.reason.contains("other.example"))
             #expect(try nginx.requests().count == 1)
         }
     }
 
-    @Test func `F37: a certificate that has expired, or that no authority signed, is an origin that failed`()
+    @Test func `F37: an expired or self-signed certificate is a failure of the origin`()
         async throws
     {
         try await withNginx { nginx, fetcher, origin in
             let expired = try await fetcher.fetch("https://expired.example:\(nginx.securePort)/a.png", of: origin)
-            #expect(expired.kind == "origin" && expired.sentence.contains("expired"), "\(expired)")
+            #expect(expired.kind == "origin" && expired.reason.contains("expired"), "\(expired)")
             let unsigned = try await fetcher.fetch("https://unsigned.example:\(nginx.securePort)/a.png", of: origin)
-            #expect(unsigned.kind == "origin" && unsigned.sentence.contains("self-signed"), "\(unsigned)")
+            #expect(unsigned.kind == "origin" && unsigned.reason.contains("self-signed"), "\(unsigned)")
             #expect(try nginx.requests().isEmpty)
         }
     }
 
-    @Test func `F58: over HTTP/2, too, each origin has a connection of its own`() async throws {
+    @Test func `F58: over HTTP/2 each origin has its own connection`() async throws {
         try await withNginx { nginx, fetcher, origin in
             var other = origin
             other.name = "other"
@@ -136,12 +138,12 @@ import Testing
         }
     }
 
-    @Test func `F58: over HTTP/2, too, a connection is judged for each request that would share it`() async throws {
+    @Test func `F58: over HTTP/2 the permission to use a connection is checked for each request`() async throws {
         try await withNginx { nginx, fetcher, origin in
             let url = "https://images.example:\(nginx.securePort)/a.png"
             let allowed = try await fetcher.fetch(url, of: origin)
             var bound = origin
-            // As after a reload: another name would have connections of its own.
+            // As after a reload. An origin of another name would not share connections.
             bound.allowPrivateAddresses = false
             let refused = try await fetcher.fetch(url, of: bound)
             let again = try await fetcher.fetch(url, of: origin)
@@ -150,7 +152,7 @@ import Testing
         }
     }
 
-    @Test func `F30: https never leads to http`() async throws {
+    @Test func `F30: a redirect from https to http is rejected`() async throws {
         let nginx = try Nginx(
             files: ["a.png": TestImage.png],
             locations: """
@@ -165,13 +167,13 @@ import Testing
             var origin = Origin.test()
             origin.caFile = nginx.caFile
             let down = try await fetcher.fetch("https://images.example:\(port)/down", of: origin)
-            #expect(down.kind == "denied" && down.sentence.contains("from https to http"))
+            #expect(down.kind == "denied" && down.reason.contains("from https to http"))
             let same = try await fetcher.fetch("https://images.example:\(port)/same", of: origin)
             #expect(same.kind == "image")
         }
     }
 
-    @Test func `another connection to an origin resumes the TLS session of the first, and none of another origin's`()
+    @Test func `a connection resumes TLS sessions of its own origin only`()
         async throws
     {
         let nginx = try Nginx(
@@ -197,11 +199,10 @@ import Testing
                 #expect(first == [new, known, known])
                 let other = [try await reused("two"), try await reused("two")]
                 #expect(other == [new, known])
-                // Sessions go with their pool.
-                var configuration = FetcherConfiguration(userAgent: "thumbcached-tests")
-                configuration.origins = ["one"]
-                configuration.resolverOverrides = { ["images.example:\(port):127.0.0.1"] }
-                fetcher.update(configuration)
+                // Removing a connection pool also removes its sessions.
+                var settings = FetcherSettings(version: "tests", logLevel: "info")
+                settings.origins = ["one"]
+                fetcher.update(settings)
                 let after = [try await reused("one"), try await reused("two")]
                 #expect(after == [known, new])
             }

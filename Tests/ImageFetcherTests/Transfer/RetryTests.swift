@@ -1,19 +1,17 @@
 import CacheCore
+import CacheFakes
 import NIOCore
 import Testing
 
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// A request that is sent again: when, and how often. Every request is a GET, so that sending one twice changes nothing
-/// at the origin.
+/// Repeated requests. Repeating is safe, because every request is a GET.
 @Suite struct RetryTests {
-    @Test func `F37: a request whose used connection ended without an answer is sent once more`() async throws {
-        let server = try TestOrigin([
+    @Test func `F37: a request is repeated if a reused connection was closed without a response`() async throws {
+        try await withOrigin([
             "/a": { _, peer in peer.requests == 1 ? peer.answer(TestImage.png) : peer.hangUp() }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             for _ in 0..<2 {
                 let outcome = try await fetcher.fetch(server.url("/a"))
                 #expect(outcome.kind == "image", "\(outcome)")
@@ -23,19 +21,17 @@ import Testing
         }
     }
 
-    @Test func `I8, F37: however many used connections end like this, it is sent once more and on a new one`()
+    @Test func `I8, F37: a request is repeated once only, on a new connection`()
         async throws
     {
         let release = Gate()
-        let server = try TestOrigin([
+        try await withOrigin([
             "/a": { _, peer in
                 guard peer.requests == 1 else { return peer.hangUp() }
-                release.block()
+                release.pass()
                 peer.answer(TestImage.png)
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             try await withThrowingTaskGroup(of: String.self) { group in
                 for _ in 0..<5 { group.addTask { try await fetcher.fetch(server.url("/a")).kind } }
                 while server.requests.count < 5 { await Task.yield() }
@@ -48,10 +44,8 @@ import Testing
         }
     }
 
-    @Test func `F37: a request on a new connection is not sent again`() async throws {
-        let server = try TestOrigin(["/a": { _, peer in peer.hangUp() }])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+    @Test func `F37: a request on a new connection is not repeated`() async throws {
+        try await withOrigin(["/a": { _, peer in peer.hangUp() }]) { server, fetcher in
             let outcome = try await fetcher.fetch(server.url("/a"))
             #expect(outcome.kind == "origin" && server.requests.count == 1)
         }
@@ -60,16 +54,14 @@ import Testing
     @Test(arguments: [
         "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", "HTTP/1.1 103 Hints\r\n\r\n",
     ])
-    func `F37: a request is not sent again once something of an answer came`(start: String) async throws {
-        let server = try TestOrigin([
+    func `F37: a request is not repeated after the first byte of a response`(start: String) async throws {
+        try await withOrigin([
             "/a": { _, peer in
                 guard peer.requests > 1 else { return peer.answer(TestImage.png) }
                 peer.send(start)
                 peer.hangUp()
             }
-        ])
-        defer { server.stop() }
-        try await withFetcher { fetcher in
+        ]) { server, fetcher in
             _ = try await fetcher.fetch(server.url("/a"))
             let outcome = try await fetcher.fetch(server.url("/a"))
             #expect(outcome.kind == "origin" && server.requests.count == 2, "\(outcome)")

@@ -4,32 +4,32 @@ import LinuxSupport
 import NIOConcurrencyHelpers
 import Testing
 
-/// Runs `body` on a thread that is confined alone, and returns what it says. The kernel counts Landlock, no_new_privs
-/// and filters by threads, so that the test's process goes on as it was.
-func confined<Answer: Sendable>(
-    _ confinement: Confinement, _ body: @escaping @Sendable () throws -> Answer
-) throws -> Answer {
+/// Runs `body` on a confined thread and returns its result. Landlock, no_new_privs and filters apply to that thread
+/// only.
+func confined<Value: Sendable>(
+    _ confinement: Confinement, _ body: @escaping @Sendable () throws -> Value
+) throws -> Value {
     try onThread {
         _ = try confinement.apply()
         return try body()
     }
 }
 
-/// The same without confining.
-func onThread<Answer: Sendable>(_ body: @escaping @Sendable () throws -> Answer) throws -> Answer {
-    let answer = NIOLockedValueBox<Result<Answer, any Error>?>(nil)
+/// Runs `body` on a thread that is not confined.
+func onThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) throws -> Value {
+    let outcome = NIOLockedValueBox<Result<Value, any Error>?>(nil)
     let thread = try startThread(named: "confined") {
         let result = Result { try body() }
-        answer.withLockedValue { $0 = result }
+        outcome.withLockedValue { $0 = result }
     }
     pthread_join(thread, nil)
-    return try #require(answer.withLockedValue { $0 }).get()
+    return try #require(outcome.withLockedValue { $0 }).get()
 }
 
-/// The errno of a call that failed, 0 of one that did not.
+/// The errno of a failed call, or 0.
 func failure<Number: SignedInteger>(_ call: () -> Number) -> CInt { call() == -1 ? errno : 0 }
 
-/// The same of a call that makes a descriptor, which is closed again.
+/// The same for a call that returns a descriptor, which is closed again.
 func failureToOpen(_ call: () -> CInt) -> CInt {
     let descriptor = call()
     guard descriptor != -1 else { return errno }
@@ -37,7 +37,7 @@ func failureToOpen(_ call: () -> CInt) -> CInt {
     return 0
 }
 
-/// A directory with two directories in it, `one` and `two`, each with a file `file`. Removed with the value.
+/// A directory with subdirectories `one` and `two`, each with a file `file`. Removed at deinit.
 final class Scratch: Sendable {
     let path: String
     var one: String { path + "/one" }
@@ -63,7 +63,7 @@ final class Scratch: Sendable {
     }
 }
 
-/// A process of the same account, started before anybody is confined; killed with the value.
+/// A process of the same uid, started without confinement and killed at deinit.
 final class Bystander: Sendable {
     let process: pid_t
 
@@ -81,7 +81,7 @@ final class Bystander: Sendable {
     }
 }
 
-/// What the kernel of this machine has.
+/// Features of the running kernel.
 enum Kernel {
     static var landlock: CInt { clinux_landlock_version() }
 }

@@ -1,11 +1,10 @@
-"""A program as users run them: logs its account in, puts pictures, and gets them again and again, until it is told to
-stop.
+"""A client program of a user: logs an account in, stores images, and reads them repeatedly until a signal ends it.
 
-    application.py ACCOUNT REPORT [--pictures N] [--each] [--get-only] [--session ID] [--resume]
+    application.py ACCOUNT REPORT [--images N] [--each] [--get-only] [--session ID] [--resume]
 
-It checks every byte it gets. REPORT is a file that always holds, as JSON, what it has seen so far. With --each every
-request has a connection of its own. With --get-only it puts its pictures once, and none again. With --resume it neither
-logs in nor puts: somebody did. SIGTERM and SIGHUP end it.
+Compares every image with what it stored. REPORT is a JSON file with the counters, rewritten regularly. --each opens a
+connection for each request. --get-only stores the images once, at the start. --resume neither logs in nor stores: the
+account is logged in and has images. SIGTERM and SIGHUP end the program.
 """
 
 import argparse
@@ -14,16 +13,16 @@ import os
 import signal
 import time
 
-from pictures import picture
-from resp import Client, Closed, Refused
+from images import make_image
+from resp import Client, Closed, ErrorReply
 
-# So that some of these leave a processor for what they test.
+# Seconds between requests, so that several applications leave CPU time for the daemon.
 PAUSE = 0.002
 REPORT_EVERY = 0.05
 
 
 class Stopped(BaseException):
-    """A signal came: nothing on the way may take this for a failure of its own."""
+    """A signal was received. Derives from BaseException so that no handler counts it as a failed request."""
 
 
 class Application:
@@ -33,9 +32,9 @@ class Application:
         self.each = arguments.each
         self.get_only = arguments.get_only
         self.report_file = arguments.report
-        self.pictures = {
-            f"contact-{number}": picture(f"{arguments.account} {number}", size=2000)
-            for number in range(arguments.pictures)
+        self.images = {
+            f"contact-{number}": make_image(f"{arguments.account} {number}", size=2000)
+            for number in range(arguments.images)
         }
         self.client = None
         self.stopped = False
@@ -65,24 +64,24 @@ class Application:
             self.seen["ready"] = True
             self.report(force=True)
             while True:
-                self.look_at_all()
+                self.get_all()
         except Stopped:
             self.seen["ended"] = True
             self.report(force=True)
 
     def stop(self, *_):
-        # Also out of a call that nobody answers.
+        # Raises, to interrupt a blocking read as well.
         if not self.stopped:
             self.stopped = True
             raise Stopped
 
     def begin(self):
         self.request("LOGIN", self.account, "SESSION", self.session)
-        for profile, image in self.pictures.items():
+        for profile, image in self.images.items():
             self.request("PUT", self.account, profile, image)
 
-    def look_at_all(self):
-        for number, (profile, image) in enumerate(self.pictures.items()):
+    def get_all(self):
+        for number, (profile, image) in enumerate(self.images.items()):
             answer = self.request("GET", self.account, profile)
             if answer == image:
                 self.seen["hits"] += 1
@@ -90,16 +89,18 @@ class Application:
                 self.seen["misses"] += 1
             elif answer is not FAILED:
                 self.seen["wrong"] += 1
-            # One put for some gets, as when contacts change.
+            # One PUT for every eight GETs.
             if number % 8 == 7 and not self.get_only:
                 self.request("PUT", self.account, profile, image)
             self.report()
             time.sleep(PAUSE)
 
     def request(self, *words):
-        """The reply. A failure is counted; a connection that was closed is made anew, as every client library does, and
-        so is
-        one to a daemon that says it stops: what it says that of it has not begun."""
+        """Returns the reply, or FAILED after counting the error.
+
+        Reconnects and repeats the request if the connection was closed, or if the daemon replied SHUTTINGDOWN: in that
+        case it has not started the request.
+        """
         began = time.monotonic()
         try:
             while True:
@@ -107,7 +108,7 @@ class Application:
                     if self.client is None:
                         self.client = Client()
                     return self.client.command(*words)
-                except Refused as error:
+                except ErrorReply as error:
                     if error.code != "SHUTTINGDOWN":
                         raise
                     self.seen["stopping"] += 1
@@ -119,7 +120,7 @@ class Application:
                     if "middle" in str(error):
                         self.count_error("HALF")
                         return FAILED
-        except Refused as error:
+        except ErrorReply as error:
             self.count_error(error.code)
             return FAILED
         except OSError as error:
@@ -151,7 +152,7 @@ class Application:
         os.rename(partial, self.report_file)
 
 
-# Instead of a reply, where there was none or an error.
+# Result of a request that failed.
 FAILED = object()
 
 
@@ -159,7 +160,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("account")
     parser.add_argument("report")
-    parser.add_argument("--pictures", type=int, default=8)
+    parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--get-only", action="store_true")
     parser.add_argument("--session", default="default")

@@ -1,7 +1,7 @@
-"""Makes one thread of another process stand still, until this process ends: hold_thread.py THREAD
+"""Stops one thread of another process until this process ends: hold_thread.py THREAD
 
 SIGSTOP would stop the whole process. ptrace(2) stops a single thread: PTRACE_SEIZE, then PTRACE_INTERRUPT. Writes
-"held" when it is.
+"held" when the thread has stopped.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def main():
     trace(PTRACE_INTERRUPT, thread)
     while True:
         _, status = os.waitpid(thread, WALL)
-        # Its death has to be taken note of by whoever traces it: its process would stay a zombie.
+        # The tracer must reap the thread; otherwise the traced process remains a zombie.
         if os.WIFEXITED(status) or os.WIFSIGNALED(status):
             return
         print("held", flush=True)

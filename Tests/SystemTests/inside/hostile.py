@@ -1,13 +1,13 @@
-"""Stands in for somebody who has broken into the process that downloads: hostile.py PID UID PATH…
+"""Simulates a compromised fetcher: hostile.py PID UID PATH…
 
-In its place, started for the daemon's connection, it tries everything that this process is not to be able to do to the
-daemon (its PID and UID) and to what lies at the paths, and writes a line on each try:
+Runs as the fetcher's unit instead of the fetcher. Attempts everything that the fetcher must not be able to do to the
+daemon (PID and UID) and to the given paths, and writes one line for each attempt:
 
     hostile: open /var/lib/thumbcached: refused (EACCES)
     hostile: kill of 4711: DONE
     hostile: end
 
-Run by root, without a unit, it shows that each try is one: all of them are DONE.
+Run as root outside the unit, every attempt succeeds. This shows that the attempts are effective.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import stat
 import sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-# The same number on every architecture.
+# System call numbers; the same on every architecture.
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
 PTRACE_SEIZE = 0x4206
 CLONE_NEWUSER = 0x10000000
@@ -35,7 +35,7 @@ def attempt(what, function):
 
 
 def call(function, *arguments):
-    """A function of the C library's that says -1 where it is refused."""
+    """Calls a function of the C library; raises OSError if it returns -1."""
     result = function(*arguments)
     if result == -1:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -53,7 +53,7 @@ def look(path):
 
 
 def change(path):
-    """What everybody may look at ends in a slash here."""
+    """Opens a file for writing, or creates a file in a directory."""
     if not stat.S_ISDIR(os.stat(path).st_mode):
         return os.close(os.open(path, os.O_WRONLY))
     path = f"{path}/hostile-{os.getpid()}"
@@ -70,13 +70,13 @@ def connect(path):
 
 
 def connect_one_of_a_pair(path):
-    """One of a pair of datagram sockets can be connected to any other of its kind, and is made by no socket(2)."""
+    """Connects a socket made by socketpair(2), in case only socket(2) is forbidden."""
     ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, other:
         try:
             ours.connect(path)
         except OSError as error:
-            # The kernel found it, and would have let it be connected but for its kind.
+            # EPROTOTYPE: the kernel has found the socket and permitted access; only the socket type differs.
             if error.errno != errno.EPROTOTYPE:
                 raise
 
@@ -93,7 +93,7 @@ def read_memory(pid):
     try:
         call(LIBC.process_vm_readv, pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
     except OSError as error:
-        # The address is judged last, and there is nothing at this one.
+        # The kernel checks permissions before the address, and nothing is mapped at address 8.
         if error.errno != errno.EFAULT:
             raise
 
@@ -101,7 +101,7 @@ def read_memory(pid):
 def trace(pid):
     LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     LIBC.ptrace.restype = ctypes.c_long
-    # It ends with this process.
+    # The kernel detaches when this process ends.
     call(LIBC.ptrace, PTRACE_SEIZE, pid, None, None)
 
 
@@ -117,7 +117,7 @@ def take_descriptor(pid):
 
 
 def in_a_child(function):
-    """What cannot be undone is done in a process of its own."""
+    """Wraps a function so that it runs in a child process, because its effect cannot be undone."""
 
     def run():
         child = os.fork()
@@ -154,12 +154,12 @@ def main():
     attempt(f"process_vm_readv of {pid}", lambda: read_memory(pid))
     attempt(f"ptrace of {pid}", lambda: trace(pid))
     attempt(f"pidfd_getfd of {pid}", lambda: take_descriptor(pid))
-    # Nothing is sent, but all is asked that is asked for SIGKILL.
+    # Signal 0 has the same permission check as SIGKILL.
     attempt(f"kill of {pid}", lambda: os.kill(pid, 0))
     attempt("become the daemon's user", in_a_child(lambda: become(uid)))
-    attempt("a namespace of users", in_a_child(lambda: call(LIBC.unshare, CLONE_NEWUSER)))
-    attempt("another program", in_a_child(lambda: os.execv("/bin/true", ["true"])))
-    attempt("a packet socket", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close())
+    attempt("create a user namespace", in_a_child(lambda: call(LIBC.unshare, CLONE_NEWUSER)))
+    attempt("execute another program", in_a_child(lambda: os.execv("/bin/true", ["true"])))
+    attempt("create a packet socket", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close())
     print("hostile: end", flush=True)
 
 

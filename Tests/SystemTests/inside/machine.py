@@ -1,4 +1,4 @@
-"""What a scenario is handed."""
+"""The object that every scenario receives: the daemon, the people, and notes for the report."""
 
 import json
 import pathlib
@@ -13,22 +13,22 @@ class Machine:
     def __init__(self, rounds):
         self.daemon = Daemon()
         self.people = People()
-        # How often the log-outs with a broken daemon are repeated.
+        # Repetitions of the scenario that logs out while the daemon is down.
         self.rounds = rounds
         self.notes = []
 
     def note(self, words):
-        """Something measured, for the report."""
+        """Adds a line to the report, such as a measured value."""
         self.notes.append(words)
 
     def begin(self):
-        """The state that every scenario begins in: nobody is logged in, and the service is as it was installed."""
+        """Prepares a scenario: no user is logged in, and the service is as installed."""
         self.people.end_all()
-        self.daemon.reset(self.people.everybody)
+        self.daemon.reset(self.people.all)
         self.notes = []
 
     def remember(self, **values):
-        """For a scenario after the next boot."""
+        """Stores values for a scenario after the next boot."""
         (EXCHANGE / "memory.json").write_text(json.dumps(values), encoding="utf-8")
 
     def remembered(self):

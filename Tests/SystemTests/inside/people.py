@@ -1,4 +1,4 @@
-"""The users of the machine and their sessions, each opened through PAM in one of the ways that people use."""
+"""The users of the machine and their sessions, opened through PAM as display managers, su, ssh and login do."""
 
 import json
 import os
@@ -30,15 +30,15 @@ class Person:
         return f"user-{self.uid}.slice"
 
     def stop_slice(self):
-        """What logind leaves to systemd, which may forget it."""
+        """Stops the user's slice, because systemd may omit this after logind has closed the last session."""
         wait_until(
             f"{self.name} has neither session nor manager",
             lambda: not self.has_sessions() and not self.manager_runs(),
         )
         systemctl("stop", self.slice)
 
-    def is_away(self):
-        """Whether nothing of the user runs or is being stopped: no session opens in a slice that stops."""
+    def is_inactive(self):
+        """Whether the user's slice and manager have stopped. No session can be opened while the slice is stopping."""
         return property_of(self.slice, "ActiveState") == "inactive" and not self.manager_runs()
 
     def has_sessions(self):
@@ -46,16 +46,16 @@ class Person:
 
 
 class People:
-    """Makes the users, opens their sessions, and ends what a scenario left open."""
+    """Creates the users, opens their sessions, and ends all sessions after a scenario."""
 
     def __init__(self):
         self.alice, self.bob, self.carol = (Person(name, uid) for name, uid in NAMES.items())
-        self.everybody = [self.alice, self.bob, self.carol]
+        self.all = [self.alice, self.bob, self.carol]
         self.applications = []
         self.count = 0
 
     def make(self):
-        for person in self.everybody:
+        for person in self.all:
             if attempt("id", person.name).returncode != 0:
                 run(
                     "useradd",
@@ -70,20 +70,20 @@ class People:
         self.clear_reports()
 
     def clear_reports(self):
-        """An empty directory that everybody may write to."""
+        """Makes an empty report directory that all users may write to."""
         if REPORTS.exists():
             shutil.rmtree(REPORTS)
         REPORTS.mkdir()
         REPORTS.chmod(0o1777)
 
     def login(self, person, account="mail", kind="service", **options):
-        """A session with an application in it, ready when this returns: it has logged in, and put its pictures."""
+        """Opens a session with an application and waits until the application has logged in and stored its images."""
         application = self.start(person, account, kind, **options)
         application.wait_until_ready()
         return application
 
     def start(self, person, account="mail", kind="service", **options):
-        """The same, without waiting for the application."""
+        """Opens a session with an application without waiting for the application."""
         self.count += 1
         name = f"person-{person.name}-{self.count}"
         report = REPORTS / f"{name}.json"
@@ -96,22 +96,22 @@ class People:
         return application
 
     def end_all(self):
-        """Everybody is away when this returns, with their user managers."""
+        """Ends all sessions and user managers and waits until they have ended."""
         for application in self.applications:
             application.session.end(application)
         self.applications = []
-        for person in self.everybody:
+        for person in self.all:
             attempt("loginctl", "disable-linger", person.name)
             if person.manager_runs():
                 attempt("loginctl", "terminate-user", person.name)
-        for person in self.everybody:
+        for person in self.all:
             person.stop_slice()
-            wait_until(f"the user manager of {person.name} has ended", person.is_away)
+            wait_until(f"the user manager of {person.name} has ended", person.is_inactive)
         self.clear_reports()
 
 
 class Application:
-    """A running application.py, and what it reports."""
+    """A running application.py and its report."""
 
     def __init__(self, person, name, report, session):
         self.person = person
@@ -130,14 +130,14 @@ class Application:
         def is_ready():
             seen = self.seen
             if seen is None:
-                self.session.check_begun()
+                self.session.check_running()
             return seen is not None and seen["ready"]
 
-        wait_until(f"{self.name} has logged in and put its pictures", is_ready)
-        self.check_well()
+        wait_until(f"{self.name} has logged in and stored its images", is_ready)
+        self.check_no_failures()
 
     def has_session(self):
-        """Whether PAM and logind opened a session for it; the control group that it is in says so."""
+        """Whether PAM and logind opened a session for the application, judged by its control group."""
         seen = wait_until(f"{self.name} runs", lambda: self.seen)
         try:
             return "/session-" in pathlib.Path(f"/proc/{seen['pid']}/cgroup").read_text()
@@ -145,18 +145,18 @@ class Application:
             return False
 
     def wait_for_hits(self, more=40):
-        """The application has gone on: it got that many more pictures, from now on."""
+        """Waits until the application has received that many more images."""
         goal = self.seen["hits"] + more
-        wait_until(f"{self.name} has got {more} more pictures", lambda: self.seen["hits"] >= goal)
+        wait_until(f"{self.name} has received {more} more images", lambda: self.seen["hits"] >= goal)
 
-    def check_well(self, closed=0):
-        """Every picture it asked for came, whole and right. Closed: how often a connection of it may have ended."""
+    def check_no_failures(self, closed=0):
+        """Checks that every GET returned the stored image and at most `closed` connections were closed; None: any."""
         seen = self.seen
         well = not seen["misses"] and not seen["wrong"] and not seen["errors"] and not seen["refused"]
-        check(well and (closed is None or seen["closed"] <= closed), f"{self.name} was not served well: {seen}")
+        check(well and (closed is None or seen["closed"] <= closed), f"{self.name} had failed requests: {seen}")
 
     def stop(self):
-        """Tells the process to end, and waits until it has written its last report."""
+        """Sends SIGTERM and waits until the application has written its last report."""
         self.signal(signal.SIGTERM)
         wait_until(f"{self.name} has stopped", lambda: self.seen["ended"] or not self.is_alive())
 
@@ -172,12 +172,12 @@ class Application:
                 pass
 
     def log_out(self):
-        """Ends the session as its kind does, and returns when that has been asked for."""
+        """Starts to end the session in the way of its kind; does not wait for the logout."""
         self.session.end(self)
 
 
 class ServiceSession:
-    """A service with PAMName=: a session that systemd opens, as a display manager does."""
+    """A session that systemd opens for a service with PAMName=, as display managers do."""
 
     def __init__(self, person, name, words):
         self.unit = f"{name}.service"
@@ -191,15 +191,15 @@ class ServiceSession:
             *words,
         )
 
-    def check_begun(self):
-        check(property_of(self.unit, "ActiveState") in ("active", "activating"), f"{self.unit} did not start, or ended")
+    def check_running(self):
+        check(property_of(self.unit, "ActiveState") in ("active", "activating"), f"{self.unit} is not active")
 
     def end(self, _):
         attempt("systemctl", "stop", self.unit)
 
 
 class ProcessSession:
-    """A session that a process holds open: it ends when its only program does."""
+    """A session that ends with its only program."""
 
     def __init__(self, person, name, words):
         self.name = name
@@ -208,7 +208,7 @@ class ProcessSession:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=sys.stderr, start_new_session=True
         )
 
-    def check_begun(self):
+    def check_running(self):
         check(self.process.poll() is None, f"the session of {self.name} ended: status {self.process.returncode}")
 
     def end(self, application):
@@ -223,14 +223,14 @@ class ProcessSession:
 
 
 class SwitchUserSession(ProcessSession):
-    """su -l."""
+    """A session of su -l."""
 
     def command(self, person, words):
         return ["su", "-l", person.name, "-c", "exec " + " ".join(words)]
 
 
 class SecureShellSession(ProcessSession):
-    """ssh over loopback, with a key."""
+    """A session of ssh over loopback, with a key."""
 
     KEY = pathlib.Path("/root/.ssh/id_ed25519")
 
@@ -247,13 +247,13 @@ class SecureShellSession(ProcessSession):
         folder = pathlib.Path(f"/home/{person.name}/.ssh")
         folder.mkdir(mode=0o700, exist_ok=True)
         shutil.copy(self.KEY.with_suffix(".pub"), folder / "authorized_keys")
-        # sshd lets nobody in whose password is locked; this one no password matches.
+        # sshd rejects accounts with a locked password; "*" matches no password but is not locked.
         run("usermod", "--password", "*", person.name)
         run("chown", "--recursive", f"{person.name}:", str(folder))
 
 
 class ConsoleSession:
-    """login(1) on a terminal."""
+    """A session of login(1) on a pseudoterminal."""
 
     def __init__(self, person, name, words):
         self.name = name
@@ -262,7 +262,7 @@ class ConsoleSession:
             os.execv("/bin/login", ["login", "-f", person.name])
         os.write(self.terminal, ("exec " + " ".join(words) + "\n").encode())
 
-    def check_begun(self):
+    def check_running(self):
         if self.pid is not None:
             ended, _ = os.waitpid(self.pid, os.WNOHANG)
             check(ended == 0, f"login of {self.name} ended")

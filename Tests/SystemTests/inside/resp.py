@@ -1,15 +1,15 @@
-"""A client of the daemon: RESP2 over its Unix socket, as any uid."""
+"""A client of the daemon: RESP2 over the Unix socket, with the uid of any user."""
 
 import os
 import socket
 
 PATH = "/run/thumbcached/thumbcached.sock"
-# A reply that has not come by then never comes.
+# Timeout for a reply, in seconds.
 LIMIT = 90
 
 
-class Refused(Exception):
-    """An error reply: its code, and all of it."""
+class ErrorReply(Exception):
+    """An error reply: its code, and the complete text."""
 
     def __init__(self, text):
         super().__init__(text)
@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class Closed(Exception):
-    """The daemon closed the connection before it had replied. A reset does not say what became of the request."""
+    """The daemon closed the connection before it replied. After a reset the outcome of the request is unknown."""
 
     def __init__(self, text, is_reset=False):
         super().__init__(text)
@@ -25,7 +25,7 @@ class Closed(Exception):
 
 
 class Client:
-    """One connection. A uid makes root connect as that user: the kernel notes who calls connect(2)."""
+    """One connection. Root connects as `uid` by changing the effective uid for connect(2)."""
 
     def __init__(self, uid=None, path=PATH):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -54,7 +54,7 @@ class Client:
         self.socket.close()
 
     def command(self, *words):
-        """Sends a command and returns its reply. Raises Refused and Closed."""
+        """Sends a command and returns its reply. Raises ErrorReply and Closed."""
         self.send(*words)
         return self.receive()
 
@@ -64,7 +64,7 @@ class Client:
         try:
             self.socket.sendall(frame)
         except (BrokenPipeError, ConnectionResetError) as error:
-            # What was replied before the close may still be read.
+            # A reply sent before the close can still be read.
             if not self.buffer:
                 raise Closed("while sending", is_reset=True) from error
 
@@ -74,14 +74,14 @@ class Client:
         if kind == b"+":
             return rest.decode()
         if kind == b"-":
-            raise Refused(rest.decode(errors="replace"))
+            raise ErrorReply(rest.decode(errors="replace"))
         if kind == b":":
             return int(rest)
         if kind == b"$":
             return None if rest == b"-1" else self.exactly(int(rest) + 2)[:-2]
         if kind == b"*":
             return None if rest == b"-1" else [self.receive() for _ in range(int(rest))]
-        raise ValueError(f"no RESP2 reply begins with {line!r}")
+        raise ValueError(f"invalid RESP2 reply: {line!r}")
 
     def line(self):
         while b"\r\n" not in self.buffer:
@@ -101,21 +101,21 @@ class Client:
         except ConnectionResetError as error:
             raise Closed("reset", is_reset=True) from error
         if not received:
-            # Half a reply is worse than none: nobody may take it for a whole one.
+            # Reports a partial reply, so that it is not taken for a complete one.
             raise Closed("in the middle of a reply" if self.buffer else "before a reply")
         self.buffer += received
 
 
-def ask(*words, uid=None):
-    """One command on a connection of its own."""
+def request(*words, uid=None):
+    """Sends one command over a new connection and returns its reply."""
     with Client(uid) as client:
         return client.command(*words)
 
 
 def error_code(*words, uid=None):
-    """The code of the error that a command is answered with, or None when it succeeds."""
+    """Returns the error code of a command's reply, or None if it succeeds."""
     try:
-        ask(*words, uid=uid)
-    except Refused as error:
+        request(*words, uid=uid)
+    except ErrorReply as error:
         return error.code
     return None

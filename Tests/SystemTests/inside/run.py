@@ -1,4 +1,4 @@
-"""Runs the scenarios of this boot, writes what became of each, and powers off."""
+"""Runs the scenarios of this boot, writes their results, and powers off."""
 
 import json
 import pathlib
@@ -11,8 +11,8 @@ from machine import EXCHANGE, Machine
 from scenarios import (
     activation,
     confinement,
-    exporter,
     fetcher,
+    http_figures,
     installation,
     intruders,
     logout,
@@ -28,17 +28,16 @@ from scenarios import (
 )
 from waiting import Failed
 
-# The first of a boot does not begin from the common state: it is about the boot, or about the machine without the
-# package.
+# The first scenario of a boot prepares itself, because it tests the boot or the machine without the packages.
 BOOTS = [
     [
         installation.SCENARIOS,
         confinement.SCENARIOS,
         fetcher.SCENARIOS,
-        exporter.SCENARIOS,
+        http_figures.SCENARIOS,
         renderer.SCENARIOS,
         logout.SCENARIOS,
-        # Before a downgrade of the package takes the renderer's along.
+        # Before scenarios that downgrade thumbcached, which removes thumbcached-renderer.
         own.SCENARIOS,
         managers.SCENARIOS,
         activation.SCENARIOS,
@@ -68,14 +67,14 @@ def main():
             record = run(machine, scenario)
             write(results, record)
             if record["reason"] is not None and scenario is installation.installs:
-                # Nothing that follows would say anything else.
+                # Without the packages all other scenarios would fail.
                 write(results, {"more": False})
                 return
         write(results, {"more": options["boot"] < len(BOOTS)})
 
 
 def is_chosen(scenario, text):
-    """What others build upon runs always."""
+    """Whether to run a scenario: if its title contains the text, or if others depend on it."""
     return text.lower() in name_of(scenario).lower() or scenario in [installation.installs, *reboot.ALWAYS]
 
 
@@ -88,7 +87,7 @@ def run(machine, scenario):
     cursor = machine.daemon.now()
     reason = None
     try:
-        if not getattr(scenario, "begins_by_itself", False):
+        if not getattr(scenario, "prepares_itself", False):
             machine.begin()
         cursor = machine.daemon.now()
         scenario(machine)
@@ -98,7 +97,7 @@ def run(machine, scenario):
             f"{pathlib.Path(frame.filename).name}:{frame.lineno}" for frame in place if "scenarios" in frame.filename
         ]
         reason = f"{failure} ({', '.join(lines)})"
-    except Exception:  # noqa: BLE001 — one scenario that breaks must not keep the others from running
+    except Exception:  # noqa: BLE001 — the other scenarios must still run
         reason = traceback.format_exc()
     record = {
         "name": name_of(scenario),
@@ -122,9 +121,9 @@ if __name__ == "__main__":
         main()
     finally:
         attempt("journalctl", "--sync")
-        if (EXCHANGE / "pull-the-plug").exists():
-            (EXCHANGE / "pull-the-plug").unlink()
-            # Without stopping anything, as a power cut does, as far as systemd and its units are concerned.
+        if (EXCHANGE / "cut-power").exists():
+            (EXCHANGE / "cut-power").unlink()
+            # Powers off without stopping any unit, as a power cut does.
             attempt("sync")
             attempt("systemctl", "poweroff", "--force", "--force")
         sys.stdout.flush()

@@ -1,13 +1,13 @@
-"""Conditions, waited for; what is not met fails the scenario and says so."""
+"""Checks and waits; an unmet condition fails the scenario."""
 
 import time
 
-# Far beyond what anything takes, for machines that do much else.
+# Seconds; much longer than any step takes on a busy machine.
 LIMIT = 90
 
 
 class Failed(Exception):
-    """The scenario's subject does not do what it must."""
+    """The software under test does not behave as the scenario requires."""
 
 
 def check(condition, words):
@@ -16,12 +16,12 @@ def check(condition, words):
 
 
 def wait_until(what, condition, limit=LIMIT):
-    """Looks every few milliseconds until the condition holds, and returns what it returned."""
+    """Evaluates the condition every few milliseconds until it is true, and returns its value. Fails at the limit."""
     deadline = time.monotonic() + limit
     while True:
         result = condition()
         if result:
             return result
         if time.monotonic() > deadline:
-            raise Failed(f"waited {limit} s in vain until {what}")
+            raise Failed(f"timed out after {limit} s waiting until {what}")
         time.sleep(0.005)

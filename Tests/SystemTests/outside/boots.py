@@ -1,4 +1,4 @@
-"""Boots the tree, once for each group of scenarios that a boot lies between, and follows what the inside writes."""
+"""Boots the tree once for each group of scenarios and reports the results that run.py writes."""
 
 import ctypes
 import json
@@ -11,16 +11,16 @@ import time
 
 import report as reports
 
-# What one boot may take; scenarios have shorter limits of their own.
+# Seconds for one boot with its scenarios.
 BOOT_LIMIT = 30 * 60
-# nspawn wants a /run of its own, which a machine whose /run is no mount point does not offer.
+# systemd-nspawn requires that /run is a mount point, so it gets a mount namespace with its own /run.
 NAMESPACE = ["unshare", "--mount", "--propagation", "private"]
 OWN_RUN = ["sh", "-c", 'mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"', "sh"]
 MEMORY_CGROUP = pathlib.Path("/sys/fs/cgroup/memory")
 
 
 class Machine:
-    """The tree, booted and powered off as often as the scenarios want."""
+    """The tree, booted and powered off until all scenarios have run."""
 
     def __init__(self, tree, inside, folder):
         self.tree = tree
@@ -31,10 +31,10 @@ class Machine:
         self.process = None
 
     def __enter__(self):
-        # Ctrl-C and a kill of this program end the booted machine as well.
+        # So that SIGTERM also stops the booted machine.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         if (MEMORY_CGROUP / "memory.limit_in_bytes").exists():
-            # The version 1 of control groups gives nspawn no memory controller: a group is made for it here.
+            # With cgroup version 1, nspawn has no memory controller; this group replaces it.
             self.memory = MEMORY_CGROUP / f"thumbcached-system-test-{os.getpid()}"
             self.memory.mkdir()
         return self
@@ -64,13 +64,13 @@ class Machine:
     def boot(self):
         command = NAMESPACE + OWN_RUN + ["systemd-nspawn", "--quiet", "--boot", "--directory", str(self.tree)]
         command += ["--register=no", "--keep-unit", "--private-network", "--link-journal=no", "--resolv-conf=off"]
-        # What nspawn refuses of itself, and a machine does not.
+        # System calls that nspawn denies by default and a real machine permits.
         command += ["--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self pidfd_getfd"]
         command += ["--timezone=off", "--console=pipe", f"--bind-ro={self.inside}:/opt/system-test"]
         if self.memory is not None:
             command += [f"--bind={self.memory}:/opt/memory-cgroup"]
         (self.tree / "opt/memory-cgroup").mkdir(exist_ok=True)
-        # A name that no other container of the machine has, for a lock that nspawn takes by name.
+        # A unique name, because nspawn takes a lock by name.
         command += [f"--machine=thumbcached-system-test-{os.getpid()}"]
         self.process = subprocess.Popen(
             command,
@@ -82,7 +82,7 @@ class Machine:
         )
 
     def follow(self, results, report):
-        """Reports until the machine is off. Returns whether scenarios remain for another boot."""
+        """Reports results until the machine is off. Returns whether scenarios remain for another boot."""
         deadline = time.monotonic() + BOOT_LIMIT
         lines = reports.Lines(results)
         has_more = None
@@ -96,21 +96,20 @@ class Machine:
             if ended:
                 break
             if time.monotonic() > deadline:
-                report.fail("a boot", f"it was not over after {BOOT_LIMIT} s")
+                report.fail("a boot", f"the machine was still running after {BOOT_LIMIT} s")
                 return False
             time.sleep(0.2)
         if has_more is None:
             console = pathlib.Path(self.console.name)
             tail = "\n".join(console.read_text(errors="replace").splitlines()[-30:])
-            report.fail("a boot", f"the machine went off before its scenarios were over; its console:\n{tail}")
-        report.fail_what_is_missing()
+            report.fail("a boot", f"the machine powered off before all scenarios had run; its console:\n{tail}")
+        report.fail_missing()
         return bool(has_more)
 
     def stop(self):
         if self.process is None or self.process.poll() is not None:
             return
-        # nspawn itself has become the process. Its child is the init of what is booted, with which everything in there
-        # ends.
+        # self.process is nspawn. Its child is the init process of the machine; killing it ends all other processes.
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         for child in children.read_text().split():
             os.kill(int(child), signal.SIGKILL)
@@ -122,7 +121,7 @@ class Machine:
 
 
 def remove_group(group):
-    """The kernel lets go of a control group only a moment after its last process has ended."""
+    """Removes a control group; retries, because the kernel releases it shortly after its last process has ended."""
     deadline = time.monotonic() + 10
     while True:
         try:
@@ -135,6 +134,6 @@ def remove_group(group):
 
 
 def end_with_parent():
-    """Called in the child: when this program is killed, nspawn is told to shut down what it booted."""
+    """Called in the child process: has nspawn shut down the machine when this program is killed."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What is told of the scenarios: one line each, a failure with its reason and the journal's last lines."""
+"""The report: one line for each scenario; for a failure also the reason and the last lines of the journal."""
 
 import json
 
@@ -30,9 +30,9 @@ class Report:
         for line in reason.rstrip().splitlines():
             print(f"        {line}", flush=True)
 
-    def fail_what_is_missing(self):
+    def fail_missing(self):
         for name in self.expected:
-            self.fail(name, "it was not run")
+            self.fail(name, "not run")
         self.expected = []
 
     def end(self):
@@ -40,7 +40,7 @@ class Report:
 
 
 class Lines:
-    """The records of a file that grows, which need not exist yet."""
+    """Reads the records of a growing file, which may not exist yet."""
 
     def __init__(self, path):
         self.path = path
@@ -52,7 +52,7 @@ class Lines:
         with self.path.open("rb") as file:
             file.seek(self.offset)
             for line in file:
-                # One that is still being written is taken the next time.
+                # An incomplete line is read by the next call.
                 if not line.endswith(b"\n"):
                     return
                 self.offset += len(line)

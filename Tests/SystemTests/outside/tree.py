@@ -11,47 +11,47 @@ SUITE = "bookworm"
 # is installed without a network.
 PACKAGES = """
     systemd systemd-sysv dbus libpam-systemd login passwd procps util-linux
-    adduser libc-ares2 libcurl4 libssl3 libvips42 libseccomp2 ca-certificates
+    adduser libc-ares2 libcurl4 libssl3 libvips42 ca-certificates
     python3 redis-tools openssh-server openssh-client
 """.split()
-# What would run beside the scenarios by itself, at a time of its own choosing.
+# Units that would start on their own while scenarios run.
 MASKED = """
     console-getty.service getty.target apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer
     e2scrub_all.timer fstrim.timer systemd-tmpfiles-clean.timer man-db.timer
 """.split()
-# Log-outs are followed at once; the scenario about the ten seconds of logind's default removes this file.
+# Logouts take effect at once; the scenario with logind's default delay of ten seconds removes this file.
 LOGIND = "[Login]\nUserStopDelaySec=0\n"
 JOURNALD = "[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\nForwardToConsole=no\n"
-# Users log in here more often than five times in ten seconds.
+# The scenarios log in more often than the default of five times in ten seconds.
 MANAGER = "[Manager]\nDefaultStartLimitBurst=1000\n"
 RUNNER = """[Unit]
 Description=Scenarios
 After=dbus.service systemd-logind.service systemd-user-sessions.service
 
 [Service]
-# Boot is over although this runs.
+# So that the boot completes while the scenarios run.
 Type=exec
 ExecStart=/usr/bin/python3 -B /opt/system-test/run.py
-# Also when it crashes: whoever booted this machine waits for its end.
+# Also after a crash, because the host waits for the power-off.
 ExecStopPost=/bin/systemctl --no-block poweroff
 """
 
 
 class CannotMake(Exception):
-    """There is no tree, and why."""
+    """The tree could not be made; the message says why."""
 
 
 def fresh(folder):
-    """A copy of the base tree to boot, in folder/run.
+    """Copies the base tree to folder/run, ready to boot, and returns its path.
 
-    Raises CannotMake. Costs some minutes where there is no base tree yet, else some seconds.
+    Raises CannotMake. Takes seconds, or minutes if there is no base tree yet.
     """
     base = base_tree(folder)
     run = folder / "run"
     if run.exists():
         shutil.rmtree(run)
     subprocess.run(["cp", "-a", "--reflink=auto", str(base), str(run)], check=True)
-    furnish(run)
+    prepare(run)
     return run
 
 
@@ -62,10 +62,10 @@ def base_tree(folder):
         return base
     for old in folder.glob("base-*"):
         shutil.rmtree(old)
-    print(f"Making a Debian tree in {base}: some minutes, this once", flush=True)
+    print(f"Making a Debian tree in {base}; this takes some minutes and is needed only once", flush=True)
     partial = folder / "base-partial"
     log = folder / "debootstrap.log"
-    # In a mount namespace of its own: what debootstrap mounts goes with it, however it ends.
+    # In its own mount namespace, so that no mount of debootstrap remains.
     command = ["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase"]
     command += [f"--include={','.join(PACKAGES)}", SUITE, str(partial)]
     with log.open("w") as output:
@@ -78,9 +78,9 @@ def base_tree(folder):
     return base
 
 
-def furnish(run):
-    """What a machine has and a tree has not, and the unit that runs the scenarios."""
-    # An empty one would make every boot a first boot, which enables all units there are.
+def prepare(run):
+    """Adds the configuration of the test machine and the unit that runs the scenarios."""
+    # With an empty machine-id, systemd would treat every boot as the first one and enable all units.
     write(run / "etc/machine-id", uuid.uuid4().hex + "\n")
     write(run / "etc/hostname", "system-test\n")
     write(run / "etc/systemd/logind.conf.d/50-system-test.conf", LOGIND)
@@ -102,7 +102,7 @@ def write(path, text):
 
 
 def add_packages(run, package: pathlib.Path):
-    """Copies the package and those of the same version beside it."""
-    for name in ("thumbcached", "thumbcached-renderer", "thumbcached-exporter", "thumbcached-fleet"):
+    """Copies the given package and the other packages of the same version in its directory."""
+    for name in ("thumbcached", "thumbcached-renderer", "thumbcached-http", "thumbcached-fleet"):
         beside = package.with_name(package.name.replace("thumbcached_", f"{name}_", 1))
         shutil.copyfile(beside, run / f"var/lib/system-test/{name}.deb")

@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import ThumbcacheProtocol
@@ -45,7 +46,7 @@ import Testing
     ]
 
     @Test(arguments: wellFormed)
-    func `Replies are the same wherever the input is cut`(bytes: String, value: Value) {
+    func `Replies do not depend on how the input is split`(bytes: String, value: Value) {
         for pieces in cuts(of: (bytes + bytes).bytes) {
             #expect(decodeReplies(pieces) == Outcome(messages: [value, value]))
         }
@@ -59,11 +60,11 @@ import Testing
     }
 
     static let malformed: [(bytes: String, message: String)] = [
-        ("hello\r\n", "no reply begins with 'hello'"),
-        ("\r\n", "a line that does not end with CRLF"),
-        ("\n", "a line that does not end with CRLF"),
-        ("+OK\n", "a line that does not end with CRLF"),
-        ("+a\nb\r\n", "a line that does not end with CRLF"),
+        ("hello\r\n", "invalid reply 'hello'"),
+        ("\r\n", "a line does not end with CRLF"),
+        ("\n", "a line does not end with CRLF"),
+        ("+OK\n", "a line does not end with CRLF"),
+        ("+a\nb\r\n", "a line does not end with CRLF"),
         (":\r\n", "':' is not an integer"),
         (":1x\r\n", "':1x' is not an integer"),
         (":9223372036854775808\r\n", "':9223372036854775808' is not an integer"),
@@ -74,20 +75,20 @@ import Testing
         ("%-1\r\n", "'%-1' is not a length"),
         ("=3\r\ntxt\r\n", "a verbatim string does not begin with 'txt:'"),
         ("=5\r\ntext:\r\n", "a verbatim string does not begin with 'txt:'"),
-        ("_x\r\n", "no reply begins with '_x'"),
-        // What thumbcached never sends: booleans, doubles, big numbers, long errors, messages, attributes.
-        ("#t\r\n", "no reply begins with '#t'"),
-        (",1.5\r\n", "no reply begins with ',1.5'"),
-        ("(1\r\n", "no reply begins with '(1'"),
-        ("!9\r\nERR a\r\nbc\r\n", "no reply begins with '!9'"),
-        ("(1\r\n", "no reply begins with '(1'"),
-        ("|1\r\n+ttl\r\n:5\r\n+OK\r\n", "no reply begins with '|1'"),
+        ("_x\r\n", "invalid reply '_x'"),
+        // Types that thumbcached never sends: booleans, doubles, big numbers, long errors, messages, attributes.
+        ("#t\r\n", "invalid reply '#t'"),
+        (",1.5\r\n", "invalid reply ',1.5'"),
+        ("(1\r\n", "invalid reply '(1'"),
+        ("!9\r\nERR a\r\nbc\r\n", "invalid reply '!9'"),
+        ("(1\r\n", "invalid reply '(1'"),
+        ("|1\r\n+ttl\r\n:5\r\n+OK\r\n", "invalid reply '|1'"),
         ("$2\r\nabc\r\n", "a string does not end with CRLF after its 2 bytes"),
-        ("*2\r\n:1\r\n?\r\n", "no reply begins with '?'"),
+        ("*2\r\n:1\r\n?\r\n", "invalid reply '?'"),
     ]
 
     @Test(arguments: malformed)
-    func `What is no reply is refused, in the same words wherever the input is cut`(bytes: String, message: String) {
+    func `The error for an invalid reply does not depend on how the input is split`(bytes: String, message: String) {
         for pieces in cuts(of: bytes.bytes) {
             #expect(decodeReplies(pieces).error == ProtocolError(message))
         }
@@ -104,11 +105,11 @@ import Testing
     }
 
     @Test(arguments: hostile)
-    func `A reply beyond the limits is refused`(bytes: String) {
+    func `A reply over the limits is rejected`(bytes: String) {
         for pieces in cuts(of: bytes.bytes) { #expect(Self.small(pieces).error?.isTooLarge == true) }
     }
 
-    @Test func `A line beyond its limit is refused, however much a reply may have`() {
+    @Test func `A line over its limit is rejected, whatever the limit of the reply`() {
         let longest = "+" + String(repeating: "x", count: (64 << 10) - 3) + "\r\n"
         #expect(decodeReplies([longest.bytes[...]]).messages.count == 1)
         #expect(decodeReplies([("+x" + longest.dropFirst()).bytes[...]]).error?.isTooLarge == true)
@@ -119,14 +120,14 @@ import Testing
         "*14\r\n" + String(repeating: ":1\r\n", count: 13) + "_\r\n",
         "*1\r\n*1\r\n:1\r\n", "+" + String(repeating: "x", count: 57) + "\r\n",
     ])
-    func `A reply at the limits is read, and the limits count anew for the next`(bytes: String) {
+    func `A reply at the limits is accepted, and limits apply to each reply`(bytes: String) {
         let bytes = String(repeating: bytes, count: 3).bytes
         #expect(Self.small([bytes[...]]).messages.count == 3)
     }
 
     @Test(arguments: 0..<50)
-    func `Mutated replies are read or refused, the same however they are cut`(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+    func `The result for mutated replies does not depend on how they are split`(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
         let original = Self.wellFormed.map(\.bytes).joined().bytes
         for _ in 0..<20 {
             var bytes = original

@@ -4,7 +4,7 @@ import Testing
 @testable import ThumbcacheProtocol
 
 @Suite struct ReplyWritingTests {
-    /// What is written, in version 2 and in version 3.
+    /// Replies and their encodings in versions 2 and 3.
     static let replies: [(two: String, three: String, write: @Sendable (inout ByteBuffer, RESPVersion) -> Void)] = [
         ("+OK\r\n", "+OK\r\n", { buffer, _ in buffer.writeSimpleString("OK") }),
         ("+a  b\r\n", "+a  b\r\n", { buffer, _ in buffer.writeSimpleString("a\r\nb") }),
@@ -28,10 +28,10 @@ import Testing
     ]
 
     @Test(arguments: replies.indices)
-    func `Each reply has its form in each version`(index: Int) {
+    func `Each reply is encoded for each version`(index: Int) {
         let reply = Self.replies[index]
         for (version, expected) in [(RESPVersion.two, reply.two), (.three, reply.three)] {
-            // Behind other bytes, as in a connection's buffer.
+            // After other bytes, as in a connection's buffer.
             var buffer = ByteBuffer(string: "x")
             reply.write(&buffer, version)
             #expect(String(buffer: buffer) == "x" + expected)
@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test(arguments: [0, 9, 10, 8192, 5 << 20, Int.max])
-    func `The prefix of a bulk string stands apart from its bytes, at the end of the room for it`(count: Int) {
+    func `The prefix of a bulk string is written to the end of its buffer`(count: Int) {
         var room = [UInt8](repeating: 1, count: 24)
         let length = room.withUnsafeMutableBytes { ByteBuffer.writeBulkPrefix(count: count, toEndOf: $0) }
         let expected = "$\(count)\r\n".bytes
@@ -68,7 +68,7 @@ import Testing
         (String(repeating: "a", count: 32), String(repeating: "a", count: 32)),
         (String(repeating: "a", count: 33), String(repeating: "a", count: 32) + "..."),
     ])
-    func `A peer's bytes are shown in printable ASCII, and not too many`(bytes: String, shown: String) {
+    func `Untrusted bytes are shown as printable ASCII of limited length`(bytes: String, shown: String) {
         #expect(printableText(bytes.utf8) == shown)
     }
 }

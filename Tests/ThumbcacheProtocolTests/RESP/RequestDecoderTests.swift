@@ -24,7 +24,7 @@ import Testing
     ]
 
     @Test(arguments: wellFormed)
-    func `Requests are the same wherever the input is cut`(bytes: String, requests: [[String]]) {
+    func `Requests do not depend on how the input is split`(bytes: String, requests: [[String]]) {
         let expected = Outcome(messages: requests.map { $0.map(\.bytes) })
         for pieces in cuts(of: bytes.bytes) {
             #expect(decodeRequests(pieces) == expected)
@@ -42,10 +42,10 @@ import Testing
         ("'", "expected '*', got '\\x27': a request is an array of bulk strings, not a line of text"),
         ("*1\r\n$4\r\nPING\r\nx", "expected '*', got 'x': a request is an array of bulk strings, not a line of text"),
         // Not of bulk strings.
-        ("*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*': element 1 of the request has to be a bulk string"),
-        ("*2\r\n$3\r\nGET\r\n:1\r\n", "expected '$', got ':': element 2 of the request has to be a bulk string"),
-        ("*2\r\n$3\r\nGET\r\n_\r\n", "expected '$', got '_': element 2 of the request has to be a bulk string"),
-        ("*1\r\n\r\n", "expected '$', got '\\x0d': element 1 of the request has to be a bulk string"),
+        ("*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*': the command's name must be a bulk string"),
+        ("*2\r\n$3\r\nGET\r\n:1\r\n", "expected '$', got ':': argument 1 must be a bulk string"),
+        ("*2\r\n$3\r\nGET\r\n_\r\n", "expected '$', got '_': argument 1 must be a bulk string"),
+        ("*1\r\n\r\n", "expected '$', got '\\x0d': the command's name must be a bulk string"),
         // No count.
         ("*\r\n", "invalid array length '': expected a decimal number from 0 to 1024 and CRLF"),
         ("*-2\r\n", "invalid array length '-2': expected a decimal number from 0 to 1024 and CRLF"),
@@ -64,37 +64,37 @@ import Testing
         // No length.
         (
             "*1\r\n$\r\n\r\n",
-            "invalid length '' of bulk string 1: expected a decimal number from 0 to 5242880 and CRLF"
+            "invalid length '' of the command's name: expected a decimal number from 0 to 5242880 and CRLF"
         ),
         (
             "*2\r\n$3\r\nGET\r\n$-1\r\n",
-            "invalid length '-1' of bulk string 2: expected a decimal number from 0 to 5242880 and CRLF"
+            "invalid length '-1' of argument 1: expected a decimal number from 0 to 5242880 and CRLF"
         ),
         (
             "*1\r\n$+4\r\nPING\r\n",
-            "invalid length '+4' of bulk string 1: expected a decimal number from 0 to 5242880 and CRLF"
+            "invalid length '+4' of the command's name: expected a decimal number from 0 to 5242880 and CRLF"
         ),
         (
             "*1\r\n$04\r\nPING\r\n",
-            "invalid length '04' of bulk string 1: expected a decimal number from 0 to 5242880 and CRLF"
+            "invalid length '04' of the command's name: expected a decimal number from 0 to 5242880 and CRLF"
         ),
         (
             "*1\r\n$4\nPING\r\n",
-            "invalid length '4' of bulk string 1: expected a decimal number from 0 to 5242880 and CRLF"
+            "invalid length '4' of the command's name: expected a decimal number from 0 to 5242880 and CRLF"
         ),
         (
             "*1\r\n$4;secret-token\r\n",
-            "invalid length '4;...' of bulk string 1: expected a decimal number from 0 to 5242880 and CRLF"
+            "invalid length '4;...' of the command's name: expected a decimal number from 0 to 5242880 and CRLF"
         ),
         // No end.
-        ("*1\r\n$4\r\nPINGS\r\n", "bulk string 1 does not end with CRLF after its 4 bytes"),
-        ("*2\r\n$4\r\nECHO\r\n$2\r\nx\r\n*1\r\n", "bulk string 2 does not end with CRLF after its 2 bytes"),
-        ("*1\r\n$4\r\nPING\n\n", "bulk string 1 does not end with CRLF after its 4 bytes"),
-        ("*1\r\n$4\r\nPING\r\r", "bulk string 1 does not end with CRLF after its 4 bytes"),
+        ("*1\r\n$4\r\nPINGS\r\n", "the command's name does not end with CRLF after its 4 bytes"),
+        ("*2\r\n$4\r\nECHO\r\n$2\r\nx\r\n*1\r\n", "argument 1 does not end with CRLF after its 2 bytes"),
+        ("*1\r\n$4\r\nPING\n\n", "the command's name does not end with CRLF after its 4 bytes"),
+        ("*1\r\n$4\r\nPING\r\r", "the command's name does not end with CRLF after its 4 bytes"),
     ]
 
     @Test(arguments: malformed)
-    func `F22: what is no request is refused, in the same words wherever the input is cut`(
+    func `F22: the error for an invalid request does not depend on how the input is split`(
         bytes: String, message: String
     ) {
         for pieces in cuts(of: bytes.bytes) {
@@ -103,7 +103,7 @@ import Testing
     }
 
     @Test(arguments: ["*", "*1\r\n$"])
-    func `F21: a length line that never ends is refused at its thirty-second byte`(start: String) throws {
+    func `F21: an endless length line is rejected at its thirty-second byte`(start: String) throws {
         let line = start + String(repeating: "1", count: 30)
         #expect(decodeRequests([line.bytes[...]]).error == nil)
         let error = try #require(decodeRequests([(line + "1").bytes[...]]).error)
@@ -119,7 +119,7 @@ import Testing
         }
     }
 
-    @Test func `Empty arrays before an incomplete request do not pile up`() throws {
+    @Test func `Empty arrays before an incomplete request do not accumulate`() throws {
         var decoder = RequestDecoder(limits: RequestLimits())
         var buffer = ByteBuffer(string: String(repeating: "*0\r\n", count: 1000) + "*1\r\n$4\r\nPI")
         #expect(try decoder.next(&buffer) == nil)
@@ -128,7 +128,7 @@ import Testing
         #expect(try decoder.next(&buffer)?[0] == ByteBuffer(string: "PING"))
     }
 
-    @Test func `After an error the decoder says the same again, whatever comes`() throws {
+    @Test func `After an error, the decoder repeats it for any input`() throws {
         var decoder = RequestDecoder(limits: RequestLimits())
         var buffer = ByteBuffer(string: "nonsense")
         let error = try #require(throws: ProtocolError.self) { try decoder.next(&buffer) }
@@ -136,11 +136,11 @@ import Testing
         #expect(throws: error) { try decoder.next(&buffer) }
     }
 
-    @Test func `What has been read of an incomplete request is not read again`() throws {
+    @Test func `The read part of an incomplete request is not read again`() throws {
         var decoder = RequestDecoder(limits: RequestLimits())
         var buffer = ByteBuffer(string: "*2\r\n$3\r\nPUT\r\n$5\r\nab")
         #expect(try decoder.next(&buffer) == nil)
-        // Read once more, this would be no request any longer.
+        // If it were read again, it would be invalid now.
         for index in 0..<4 { buffer.setInteger(UInt8(ascii: "x"), at: index) }
         for index in 14..<16 { buffer.setInteger(UInt8(ascii: "y"), at: index) }
         #expect(try decoder.next(&buffer) == nil)
@@ -150,7 +150,7 @@ import Testing
         #expect(request[1] == ByteBuffer(string: "abcde"))
     }
 
-    @Test func `The decoder tells whether it is inside a frame and how many bytes are missing`() throws {
+    @Test func `The decoder reports whether it is inside a frame and how many bytes are missing`() throws {
         var decoder = RequestDecoder(limits: RequestLimits())
         var buffer = ByteBuffer()
         // After each piece: inside a frame or not, and the bytes known to be missing.
@@ -175,7 +175,7 @@ import Testing
         #expect(buffer.readableBytes == 0)
     }
 
-    @Test func `A request shares the storage it was read from and lends its bytes`() throws {
+    @Test func `A request shares the storage it was read from`() throws {
         var decoder = RequestDecoder(limits: RequestLimits())
         var buffer = ByteBuffer(string: "*10\r\n" + (0..<10).map { "$2\r\n\($0)x\r\n" }.joined())
         let storage = buffer.withUnsafeReadableBytes { $0 }

@@ -1,21 +1,22 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import ThumbcacheProtocol
 
 @Suite struct RequestPropertyTests {
     @Test(arguments: 0..<50)
-    func `Requests written and read again are the same, however they are cut`(seed: UInt64) {
-        var random = SplitMix(seed: seed)
+    func `Encoded requests are decoded unchanged, however they are split`(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
         let requests = (0..<8).map { _ in randomRequest(&random) }
         let bytes = requests.flatMap(encode)
         #expect(decodeRequests(randomPieces(of: bytes, &random)) == Outcome(messages: requests))
     }
 
     @Test(arguments: 0..<50)
-    func `F22: mutated requests are read or refused, the same however they are cut`(seed: UInt64) {
-        var random = SplitMix(seed: 1000 + seed)
-        let limits = RequestLimits(arguments: 64, argumentBytes: 400, frameBytes: 2000)
+    func `F22: the result for mutated requests does not depend on how they are split`(seed: UInt64) {
+        var random = SeededRandom(seed: 1000 + seed)
+        let limits = RequestLimits(arguments: 64, payloadBytes: 2000, argument: 400)
         for _ in 0..<40 {
             var bytes = (0..<2).flatMap { _ in encode(randomRequest(&random)) }
             for _ in 0..<Int.random(in: 1...4, using: &random) { mutate(&bytes, &random) }
@@ -25,7 +26,7 @@ import Testing
         }
     }
 
-    private func randomPieces(of bytes: [UInt8], _ random: inout SplitMix) -> [ArraySlice<UInt8>] {
+    private func randomPieces(of bytes: [UInt8], _ random: inout SeededRandom) -> [ArraySlice<UInt8>] {
         var pieces: [ArraySlice<UInt8>] = []
         var start = 0
         while start < bytes.count {
@@ -36,8 +37,8 @@ import Testing
         return pieces
     }
 
-    /// Most mutations go where the structure is.
-    private func mutate(_ bytes: inout [UInt8], _ random: inout SplitMix) {
+    /// Most mutations affect the structure.
+    private func mutate(_ bytes: inout [UInt8], _ random: inout SeededRandom) {
         guard let index = bytes.indices.randomElement(using: &random) else { return }
         let structure = "*$\r\n0123456789-+ ".bytes
         switch Int.random(in: 0...4, using: &random) {

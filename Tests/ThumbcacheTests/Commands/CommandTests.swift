@@ -3,19 +3,19 @@ import Testing
 
 @testable @_spi(Wire) import Thumbcache
 
-/// What goes over the wire for each method, and what is made of the reply.
+/// The request that each method sends, and how it decodes the reply.
 @Suite(.timeLimit(.minutes(4))) struct CommandTests {
-    /// Asks, answers once, and gives what was sent and what was made of the reply.
+    /// Runs a command against one reply. Returns the request and the result.
     private func exchange<Success: Sendable>(
-        _ reply: String, _ ask: @escaping @Sendable (ThumbcacheClient) async throws -> Success
+        _ reply: String, _ command: @escaping @Sendable (ThumbcacheClient) async throws -> Success
     ) async throws -> (request: [String], result: Result<Success, any Error>) {
         nonisolated(unsafe) var exchanged: (request: [String], result: Result<Success, any Error>)?
         try await withClient { client, daemon in
-            let asked = Task { try await ask(client) }
+            let call = Task { try await command(client) }
             let peer = try await daemon.accept()
             let request = try await peer.next()
             peer.send(reply)
-            exchanged = (request, await asked.result)
+            exchanged = (request, await call.result)
         }
         return try #require(exchanged)
     }
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test func `LOGOUT and PURGE, with their receipt`() async throws {
-        let asks: [([String], @Sendable (ThumbcacheClient) async throws -> Receipt)] = [
+        let commands: [([String], @Sendable (ThumbcacheClient) async throws -> Receipt)] = [
             (["LOGOUT", "alice"], { try await $0.logOut("alice") }),
             (["LOGOUT", "alice", "SESSION", "s", "UID", "7"], { try await $0.logOut("alice", session: "s", uid: 7) }),
             (["LOGOUT", "*"], { try await $0.logOutAll() }),
@@ -47,13 +47,13 @@ import Testing
                 ["LOGOUT", "alice", "SESSION", "s", "UID", "*"],
                 { try await $0.logOutInEveryUID("alice", session: "s") }
             ),
-            (["LOGOUT", "*", "UID", "*"], { try await $0.logOutEverybody() }),
+            (["LOGOUT", "*", "UID", "*"], { try await $0.logOutAllUsers() }),
             (["PURGE", "alice", "UID", "*"], { try await $0.purgeInEveryUID("alice") }),
             (["PURGE", "alice", "1", "b", "UID", "*"], { try await $0.purgeInEveryUID("alice", profiles: ["b"]) }),
-            (["PURGE", "*", "UID", "*"], { try await $0.purgeEverybody() }),
+            (["PURGE", "*", "UID", "*"], { try await $0.purgeAllUsers() }),
         ]
-        for (expected, ask) in asks {
-            let (request, result) = try await exchange(Wire.receipt, ask)
+        for (expected, command) in commands {
+            let (request, result) = try await exchange(Wire.receipt, command)
             #expect(request == expected)
             let receipt = try result.get()
             #expect((receipt.users, receipt.images, receipt.bytes) == (1, 2, nil))
@@ -77,11 +77,11 @@ import Testing
         let missing = try await exchange("_\r\n") { try await $0.get("alice", "bob", policy: .cachedOnly) }
         #expect(missing.request == ["GET", "alice", "bob", "CACHED", "META"])
         #expect(try missing.result.get() == nil)
-        let behind = try await exchange("_\r\n") { try await $0.get("alice", "bob", policy: .inBackground) }
-        #expect(behind.request == ["GET", "alice", "bob", "NOWAIT", "META"])
+        let background = try await exchange("_\r\n") { try await $0.get("alice", "bob", policy: .inBackground) }
+        #expect(background.request == ["GET", "alice", "bob", "NOWAIT", "META"])
     }
 
-    @Test func `GET of what the caller may have`() async throws {
+    @Test func `GET with the caller's digest`() async throws {
         for (reply, expected) in [
             ("+UNCHANGED\r\n", ImageLookup.unchanged), ("_\r\n", .none),
         ] {
@@ -145,20 +145,20 @@ import Testing
         "+nonsense\r\n", "%0\r\n", ":1\r\n", "*1\r\n+x\r\n", "%1\r\n+users\r\n+many\r\n",
         "%2\r\n+image\r\n_\r\n+digest\r\n:1\r\n",
     ])
-    func `what is no such reply is an error and no trap`(reply: String) async throws {
-        let asks: [@Sendable (ThumbcacheClient) async throws -> Void] = [
+    func `an unexpected reply throws`(reply: String) async throws {
+        let commands: [@Sendable (ThumbcacheClient) async throws -> Void] = [
             { try await $0.logIn("alice") }, { _ = try await $0.logOut("alice") },
             { _ = try await $0.get("alice", "bob") },
             { _ = try await $0.mget("alice", ["bob", "carol"]) }, { _ = try await $0.stat("alice") },
             { try await $0.ping() },
         ]
-        for ask in asks {
-            let (_, result) = try await exchange(reply, ask)
+        for command in commands {
+            let (_, result) = try await exchange(reply, command)
             #expect(throws: ThumbcacheError.self) { try result.get() }
         }
     }
 
-    @Test func `an account that is called like everybody is nobody`() async throws {
+    @Test func `a user named '*' is rejected`() async throws {
         let client = ThumbcacheClient(path: "/nonexistent")
         let failures = [
             await error { () async throws(ThumbcacheError) in try await client.logOut("*") },
@@ -166,16 +166,18 @@ import Testing
             await error { () async throws(ThumbcacheError) in try await client.logIn("*") },
             await error { () async throws(ThumbcacheError) in try await client.get("*", "bob") },
         ]
-        for failure in failures { #expect(failure == .invalidRequest("'*' is no user")) }
+        for failure in failures {
+            #expect(failure == .invalidRequest("'*' is not a valid user; use the methods for all users"))
+        }
     }
 
-    @Test func `a purge of an empty list of profiles is not one of all`() async throws {
+    @Test func `a purge of an empty list of profiles is rejected`() async throws {
         let client = ThumbcacheClient(path: "/nonexistent")
         let failures = [
             await error { () async throws(ThumbcacheError) in try await client.purge("alice", profiles: []) },
             await error { () async throws(ThumbcacheError) in try await client.purgeInEveryUID("alice", profiles: []) },
         ]
-        let reason = "a purge of no profiles: name some, or leave the list out to purge all"
+        let reason = "the list of profiles is empty; name profiles, or pass nil to purge all"
         for failure in failures { #expect(failure == .invalidRequest(reason)) }
     }
 }

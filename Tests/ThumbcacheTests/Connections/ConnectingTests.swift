@@ -9,16 +9,18 @@ import Testing
         ("-BUSY no connection to spare\r\n", ThumbcacheError.server(.busy, message: "no connection to spare")),
         ("%1\r\n+server\r\n+redis\r\n", .notThumbcached(name: "redis")),
         ("+OK\r\n", .notThumbcached(name: nil)),
-        ("SSH-2.0-x\r\n", .protocolViolation("no reply begins with 'SSSH-2.0-x'")),
+        ("SSH-2.0-x\r\n", .protocolViolation("invalid reply 'SSSH-2.0-x'")),
     ])
-    func `who is no daemon, or has no room, is told nothing`(hello: String, expected: ThumbcacheError) async throws {
+    func `a server that is not thumbcached, or rejects HELLO, receives no request`(
+        hello: String, expected: ThumbcacheError
+    ) async throws {
         try await withClient(hello: hello) { client, daemon in
-            let asked = Task { try await client.logIn("alice", token: "secret") }
+            let call = Task { try await client.logIn("alice", token: "secret") }
             let peer = try await daemon.accept()
             let failure = await error { () async throws(ThumbcacheError) in
                 try await client.reply(to: ThumbcacheRequest("PING"))
             }
-            _ = await asked.result
+            _ = await call.result
             if case .protocolViolation = expected {
                 guard case .protocolViolation = failure else {
                     Issue.record("\(String(describing: failure))")
@@ -32,21 +34,21 @@ import Testing
         }
     }
 
-    @Test func `where nobody listens it says so, and a later request finds who came`() async throws {
+    @Test func `connecting fails without a daemon, and succeeds when it is started`() async throws {
         try await withClient { client, daemon in
             try await daemon.unlisten()
             let missing = await error { () async throws(ThumbcacheError) in try await client.ping() }
             #expect(missing == .unreachable(path: daemon.path, errno: ENOENT))
             try await daemon.listen()
-            let answered = Task { try await client.ping() }
+            let call = Task { try await client.ping() }
             let peer = try await daemon.accept()
             _ = try await peer.next()
             peer.send("+PONG\r\n")
-            try await answered.value
+            try await call.value
         }
     }
 
-    @Test func `a path that is too long is refused`() async throws {
+    @Test func `a path that is too long is rejected`() async throws {
         let path = "/" + String(repeating: "x", count: 107)
         let client = ThumbcacheClient(path: path)
         let running = Task { await client.run() }
@@ -57,7 +59,7 @@ import Testing
     }
 
     @Test(arguments: ["", "$5\r\nab", "$-2\r\n", "?\r\n"])
-    func `a connection that breaks fails who waits on it, and the next request has another`(
+    func `a lost connection fails its requests, and the next request reconnects`(
         last: String
     ) async throws {
         try await withClient { client, daemon in
@@ -79,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func `an answer in the middle of a request says more than the broken pipe`() async throws {
+    @Test func `a reply in the middle of a request takes precedence over the broken pipe`() async throws {
         try await withClient {
             $0.libraryName = nil
         } _: { client, daemon in
@@ -95,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func `a reply that nobody asked for ends the connection`() async throws {
+    @Test func `a reply without a request closes the connection`() async throws {
         try await withClient { client, daemon in
             let ping = Task { try await client.ping() }
             let peer = try await daemon.accept()
@@ -107,7 +109,7 @@ import Testing
     }
 
     @Test func `requests wait for a client to run, and fail when it ends`() async throws {
-        let daemon = try await PlayedDaemon()
+        let daemon = try await FakeDaemon()
         let client = ThumbcacheClient(path: daemon.path)
         let early = Task { try await client.ping() }
         let running = Task { await client.run() }
@@ -115,25 +117,25 @@ import Testing
         _ = try await peer.next()
         peer.send("+PONG\r\n")
         try await early.value
-        let onItsWay = Task { try await client.ping() }
+        let inFlight = Task { try await client.ping() }
         _ = try await peer.next()
         running.cancel()
         await running.value
-        await #expect(throws: ThumbcacheError.notRunning) { try await onItsWay.value }
+        await #expect(throws: ThumbcacheError.notRunning) { try await inFlight.value }
         let late = await error { () async throws(ThumbcacheError) in try await client.ping() }
         #expect(late == .notRunning)
         await client.run()
         try await daemon.stop()
     }
 
-    @Test func `a request that was never run can be cancelled`() async throws {
+    @Test func `a request of a client that never runs can be cancelled`() async throws {
         let client = ThumbcacheClient(path: "/nonexistent")
         let waiting = Task { try await client.ping() }
         waiting.cancel()
         await #expect(throws: ThumbcacheError.cancelled) { try await waiting.value }
     }
 
-    @Test func `a request in a pause fails when the client ends`() async throws {
+    @Test func `a request during the backoff fails when the client stops`() async throws {
         try await withClient { configuration in
             configuration.firstPause = .seconds(1_000)
             configuration.longestPause = .seconds(1_000)
@@ -143,7 +145,7 @@ import Testing
             let pausing = Task { try await client.ping() }
             pausing.cancel()
             await #expect(throws: ThumbcacheError.cancelled) { try await pausing.value }
-            // It is stopped by the end of the test: otherwise that would take 1,000 seconds.
+            // The end of the test stops the pause, which would take 1,000 seconds.
             Task { try await client.get("alice", "bob") }
         }
     }

@@ -4,7 +4,7 @@ import Testing
 @testable @_spi(Wire) import Thumbcache
 
 @Suite(.timeLimit(.minutes(4))) struct LeaseTests {
-    @Test func `nobody waits behind a GET that waits`() async throws {
+    @Test func `a waiting GET delays no other request`() async throws {
         try await withClient { client, daemon in
             let waiting = Task { try await client.get("alice", "bob") }
             let first = try await daemon.accept()
@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    @Test func `a GET that is cancelled closes its connection, by which the daemon ends the wait`() async throws {
+    @Test func `a cancelled GET closes its connection`() async throws {
         try await withClient { client, daemon in
             let waiting = Task { try await client.get("alice", "bob") }
             let peer = try await daemon.accept()
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func `a GET whose time is over closes its connection, too`() async throws {
+    @Test func `a GET that times out closes its connection`() async throws {
         try await withClient {
             $0.requestTimeout = .milliseconds(50)
         } _: { client, daemon in
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func `a connection is used again, and there are no more than were allowed`() async throws {
+    @Test func `connections are reused, and their number is limited`() async throws {
         try await withClient {
             $0.maximumConnections = 1
         } _: { client, daemon in
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func `a place of the pool comes back from whoever was cancelled or failed`() async throws {
+    @Test func `a cancelled or failed request returns its place in the pool`() async throws {
         try await withClient {
             $0.maximumConnections = 1
         } _: { client, daemon in
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func `commands of a lent connection are done in order, on it, and not behind its end`() async throws {
+    @Test func `commands of a lent connection are executed in order on it, and rejected after its end`() async throws {
         try await withClient { client, daemon in
             let work = Task {
                 try await client.withConnection { connection in
@@ -102,8 +102,8 @@ import Testing
             peer.send("_\r\n")
             let kept = try await work.value
             let late = await error { () async throws(ThumbcacheError) in try await kept.users() }
-            #expect(late == .invalidRequest("the connection was lent for the time of withConnection, which is over"))
-            // Somebody else has it now.
+            #expect(late == .invalidRequest("the connection was used after withConnection returned"))
+            // Another task has the connection now.
             let next = Task { try await client.get("alice", "carol") }
             #expect(try await peer.next()[2] == "carol")
             peer.send("_\r\n")
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func `a connection that still waits for a reply when its loan is over is nobody else's`() async throws {
+    @Test func `a connection with a request in flight is not reused`() async throws {
         try await withClient { client, daemon in
             let loan = OneShot<Void>()
             let work = Task {
@@ -132,7 +132,7 @@ import Testing
         }
     }
 
-    @Test func `behind the stop there are no places, also for those who wait for one`() async throws {
+    @Test func `after the stop, requests for a connection fail, including waiting ones`() async throws {
         let places = Permits(1)
         try await places.acquire()
         let waiting = Task { await error { () async throws(ThumbcacheError) in try await places.acquire() } }
@@ -142,7 +142,7 @@ import Testing
         #expect(await error { () async throws(ThumbcacheError) in try await places.acquire() } == .notRunning)
     }
 
-    @Test func `a connection that holds a session is closed with its loan`() async throws {
+    @Test func `a connection that holds a session is closed after use`() async throws {
         try await withClient { client, daemon in
             let work = Task { try await client.withConnection { try await $0.logInHolding("alice", session: "s") } }
             let peer = try await daemon.accept()
@@ -153,7 +153,7 @@ import Testing
         }
     }
 
-    @Test func `a request that is cancelled on a lent connection closes it at once`() async throws {
+    @Test func `cancelling a request closes a lent connection immediately`() async throws {
         try await withClient { client, daemon in
             let (asking, loan) = (Mailbox<Task<ThumbcacheImage?, any Error>>(), OneShot<Void>())
             let work = Task {
@@ -164,7 +164,7 @@ import Testing
             }
             let peer = try await daemon.accept()
             _ = try await peer.next()
-            try await asking.take().cancel()
+            try await asking.next().cancel()
             try await peer.closed()
             loan.resolve(.success(()))
             try await work.value

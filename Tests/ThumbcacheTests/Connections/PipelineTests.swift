@@ -12,15 +12,15 @@ import Testing
                 let peer = try await daemon.accept()
                 for _ in 0..<20 {
                     let request = try await peer.next()
-                    let picture = String(repeating: "x", count: try #require(Int(request[2])))
-                    peer.send(Wire.image(picture))
+                    let image = String(repeating: "x", count: try #require(Int(request[2])))
+                    peer.send(Wire.image(image))
                 }
                 for try await (number, length) in group { #expect(length == number) }
             }
         }
     }
 
-    @Test func `a task that is cancelled leaves the connection and its order as they are`() async throws {
+    @Test func `a cancelled task does not affect other replies of the connection`() async throws {
         try await withClient { client, daemon in
             let cancelled = Task { try await client.info() }
             let peer = try await daemon.accept()
@@ -29,12 +29,12 @@ import Testing
             #expect(try await peer.next() == ["USERS"])
             cancelled.cancel()
             await #expect(throws: ThumbcacheError.cancelled) { try await cancelled.value }
-            peer.send("+somebody else's\r\n*1\r\n+alice\r\n")
+            peer.send("+another caller's reply\r\n*1\r\n+alice\r\n")
             #expect(try await waiting.value == ["alice"])
         }
     }
 
-    @Test func `what is on its way is bounded, also by tasks that were cancelled`() async throws {
+    @Test func `requests in flight are bounded, including those of cancelled tasks`() async throws {
         try await withClient {
             $0.maximumPipelined = 2
         } _: { client, daemon in
@@ -46,7 +46,7 @@ import Testing
                 _ = await task.result
             }
             let third = Task { try await client.users() }
-            // A connection of its own, behind whose answer the third request would have come.
+            // On a connection of its own; after its reply, the third request would have arrived.
             let other = Task { try await client.get("alice", "bob") }
             let otherPeer = try await daemon.accept()
             _ = try await otherPeer.next()
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func `permits are given in the order asked for, not to those who were cancelled`() async throws {
+    @Test func `permits are granted in order, and not to cancelled tasks`() async throws {
         let permits = Permits(1)
         try await permits.acquire()
         let cancelled = Task { try await permits.acquire() }
@@ -74,8 +74,8 @@ import Testing
         order.put("released")
         permits.release()
         try await next.value
-        #expect(try await order.take() == "released")
-        #expect(try await order.take() == "acquired")
+        #expect(try await order.next() == "released")
+        #expect(try await order.next() == "acquired")
         permits.release()
         try await permits.acquire()
     }

@@ -15,7 +15,7 @@ import Testing
             ("update 10", nil), ("logout", nil), ("logout x", nil), ("logout 8 bob", nil), ("", nil), ("seen 3", nil),
             ("LOGOUT 8", nil),
         ] as [(String, ThumbcacheEvent?)])
-    func `a payload is read as it is written, and what is unknown is passed over`(
+    func `payloads are parsed, and unknown events are ignored`(
         payload: String, event: ThumbcacheEvent?
     ) {
         #expect(ThumbcacheEvent(user: "alice", payload: ByteBuffer(string: payload)) == event)
@@ -40,14 +40,14 @@ import Testing
         #expect(contents(buffer) == [login(4)])
     }
 
-    @Test func `one too many, and a gap stands for them all`() {
+    @Test func `an overflow replaces all events by a gap`() {
         let buffer = EventBuffer(limit: 3)
         for event in [.subscribed, login(1), login(2), login(3)] { buffer.append(event) }
         buffer.append(login(4))
         #expect(contents(buffer) == [.gap, .subscribed, login(4)])
     }
 
-    @Test func `a gap overtakes what was not read`() {
+    @Test func `a gap replaces unread events`() {
         let buffer = EventBuffer(limit: 3)
         for event in [.subscribed, login(1), .gap] { buffer.append(event) }
         #expect(contents(buffer) == [.gap])
@@ -67,7 +67,7 @@ import Testing
 }
 
 @Suite(.timeLimit(.minutes(4))) struct EventsTests {
-    @Test func `events come in order, from a connection of their own`() async throws {
+    @Test func `events arrive in order on a connection of their own`() async throws {
         try await withClient { client, daemon in
             let events = Task {
                 var events: [ThumbcacheEvent] = []
@@ -88,12 +88,12 @@ import Testing
                     .subscribed, .login(user: "alice", epoch: 1), .update(user: "alice", profile: "bob", epoch: 1),
                     .logout(user: "alice", epoch: 2),
                 ])
-            // The iterator is gone, and its connection with it.
+            // The iterator is deallocated, and its connection closed.
             try await peer.closed()
         }
     }
 
-    @Test func `it is subscribed when all channels are, and to everybody if nobody is named`() async throws {
+    @Test func `it is subscribed when all channels are confirmed, and without users to all`() async throws {
         try await withClient { client, daemon in
             let subscribed = Task {
                 var iterator = client.events(of: ["alice", "bob", "alice"]).makeAsyncIterator()
@@ -105,19 +105,19 @@ import Testing
             peer.send(">3\r\n+subscribe\r\n+alice\r\n:1\r\n")
             peer.message("alice", "login 1")
             peer.send(">3\r\n+subscribe\r\n+bob\r\n:2\r\n")
-            // What came before counts as missed: nothing rests on it.
+            // Earlier events count as missed, so they have no effect.
             #expect(await subscribed.value == .login(user: "alice", epoch: 1))
 
-            let everybody = Task {
+            let all = Task {
                 var iterator = client.events().makeAsyncIterator()
                 return await iterator.next()
             }
             #expect(try await daemon.accept().subscribe() == ["SUBSCRIBE", "*"])
-            #expect(await everybody.value == .subscribed)
+            #expect(await all.value == .subscribed)
         }
     }
 
-    @Test func `a connection that breaks is a gap, and the next one goes on`() async throws {
+    @Test func `a lost connection is a gap, and the next one continues`() async throws {
         try await withClient { client, daemon in
             let seen = Mailbox<ThumbcacheEvent>()
             let reader = Task {
@@ -126,24 +126,24 @@ import Testing
             for _ in 0..<3 {
                 let peer = try await daemon.accept()
                 try await peer.subscribe()
-                #expect(try await seen.take() == .subscribed)
+                #expect(try await seen.next() == .subscribed)
                 try await peer.close()
-                #expect(try await seen.take() == .gap)
+                #expect(try await seen.next() == .gap)
             }
             let refusing = try await daemon.accept()
             _ = try await refusing.next()
             refusing.send("-BUSY too many\r\n")
             let peer = try await daemon.accept()
             try await peer.subscribe()
-            #expect(try await seen.take() == .subscribed)
+            #expect(try await seen.next() == .subscribed)
             reader.cancel()
             await reader.value
             try await peer.closed()
         }
     }
 
-    @Test func `the sequence ends with the client`() async throws {
-        let daemon = try await PlayedDaemon()
+    @Test func `the sequence ends when the client stops`() async throws {
+        let daemon = try await FakeDaemon()
         let client = ThumbcacheClient(path: daemon.path)
         let running = Task { await client.run() }
         let reader = Task {
@@ -152,7 +152,7 @@ import Testing
             return events
         }
         try await daemon.accept().subscribe()
-        // Subscribed for certain: behind a second subscriber's confirmation.
+        // A second subscriber's confirmation proves that the first is subscribed.
         let other = Task {
             var iterator = client.events().makeAsyncIterator()
             return await iterator.next()

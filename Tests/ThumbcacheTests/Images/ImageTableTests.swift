@@ -3,8 +3,8 @@ import Testing
 
 @testable @_spi(Wire) import Thumbcache
 
-/// The fence as a table of sequences: what comes between the request for an image and its reply decides whether the
-/// reply is kept, and whether it is shown.
+/// The fence as a table of sequences: events between a request and its reply determine whether the reply is stored and
+/// returned.
 @Suite struct ImageTableTests {
     private static let key = ImageTable.Key(user: "alice", profile: "bob", size: nil)
 
@@ -45,23 +45,23 @@ import Testing
             ([.update(user: "alice", profile: "carol", epoch: 2)], .current),
             ([.update(user: "carol", profile: "bob", epoch: 2)], .current),
         ] as [([ThumbcacheEvent], ImageTable.Verdict)])
-    func `I3: a reply is kept only if nothing happened to it since it was asked for`(
+    func `I3: a reply is stored only if no event affected it since its request`(
         events: [ThumbcacheEvent], verdict: ImageTable.Verdict
     ) {
-        // The reply behind the events: a late one.
+        // The reply arrives after the events.
         var table = table()
         let read = table.begin(Self.key)
         for event in events { table.apply(event) }
         #expect(table.end(read, with: image(), now: .zero) == verdict)
         #expect((table.image(Self.key, now: .zero) != nil) == (verdict == .current))
 
-        // The reply before the events: it is kept, and dropped with them.
+        // The reply arrives before the events: it is stored, and removed by them.
         var other = self.table()
         #expect(other.end(other.begin(Self.key), with: image(), now: .zero) == .current)
         for event in events { other.apply(event) }
         #expect((other.image(Self.key, now: .zero) != nil) == (verdict == .current))
 
-        // The request behind the events: whatever happened, it is kept.
+        // The request is sent after the events: its reply is stored.
         if !events.contains(.gap) || events.last == .subscribed {
             #expect(table.end(table.begin(Self.key), with: image(), now: .zero) == .current)
             #expect(table.image(Self.key, now: .zero) != nil)
@@ -69,11 +69,11 @@ import Testing
     }
 
     @Test(arguments: [
-        (ImageChange.ofEverybody, ImageTable.Verdict.gone), (.of("alice"), .gone),
+        (ImageChange.all, ImageTable.Verdict.gone), (.of("alice"), .gone),
         (.gone("alice", profile: "bob"), .gone),
         (.updated("alice", profile: "bob"), .changed), (.of("carol"), .current),
     ])
-    func `what this client did itself counts as an event does`(change: ImageChange, verdict: ImageTable.Verdict) {
+    func `changes by this client have the effect of events`(change: ImageChange, verdict: ImageTable.Verdict) {
         var table = table()
         _ = table.end(table.begin(Self.key), with: image(), now: .zero)
         let late = table.begin(Self.key)
@@ -82,11 +82,11 @@ import Testing
         #expect(table.end(late, with: image(), now: .zero) == verdict)
     }
 
-    @Test func `nothing is kept or served while the subscription is not up`() {
+    @Test func `without a subscription, nothing is stored or served`() {
         var table = ImageTable(limit: 1 << 20)
         #expect(table.end(table.begin(Self.key), with: image(), now: .zero) == .changed)
         #expect(table.count == 0)
-        // Asked for before it was up: an event may have been missed.
+        // Requested before the subscription: an event may have been missed.
         let early = table.begin(Self.key)
         table.apply(.subscribed)
         #expect(table.end(early, with: image(), now: .zero) == .changed)
@@ -99,7 +99,7 @@ import Testing
         #expect(table.image(Self.key, now: .zero) == nil)
     }
 
-    @Test func `a read that failed leaves nothing behind`() {
+    @Test func `a failed read stores nothing`() {
         var table = table()
         #expect(table.end(table.begin(Self.key), with: nil, now: .zero) == .current)
         #expect((table.count, table.bytes) == (0, 0))
@@ -116,17 +116,17 @@ import Testing
     }
 
     @Test(arguments: [(Duration.zero, ImageStatus.State.fresh), (.seconds(-1), .stale), (.seconds(60), .stale)])
-    func `what came stale is not kept`(timeToLive: Duration, state: ImageStatus.State) {
+    func `a stale image is not stored`(timeToLive: Duration, state: ImageStatus.State) {
         var table = table()
         _ = table.end(table.begin(Self.key), with: image(timeToLive: timeToLive, state: state), now: .zero)
         #expect(table.count == 0)
     }
 
-    @Test func `a log-out drops every size of every profile, and nobody else's`() {
+    @Test func `a logout removes all sizes of all profiles of the user only`() {
         var table = table()
         for user in ["alice", "carol"] as [ThumbcacheID] {
             for (profile, size) in [("a", nil), ("a", 64), ("b", 64)] as [(ThumbcacheID, Int?)] {
-                let key = ImageTable.Key(user: user, profile: profile, size: size.map { PictureSize($0) })
+                let key = ImageTable.Key(user: user, profile: profile, size: size.map { ImageSize($0) })
                 _ = table.end(table.begin(key), with: image(), now: .zero)
             }
         }
@@ -140,25 +140,25 @@ import Testing
         #expect((table.count, table.bytes) == (0, 0))
     }
 
-    @Test func `the bytes stay below their limit, and what is asked for stays longest`() {
+    @Test func `memory stays below the limit, and images that are read stay longest`() {
         let cost = 1_000 + ImageStore.overhead
         var table = table(limit: 10 * cost)
         func key(_ number: Int) -> ImageTable.Key { .init(user: "alice", profile: "\(number)", size: nil) }
-        let picture = image(String(repeating: "x", count: 1_000))
+        let small = image(String(repeating: "x", count: 1_000))
         for number in 0..<1_000 {
-            _ = table.end(table.begin(key(number)), with: picture, now: .zero)
+            _ = table.end(table.begin(key(number)), with: small, now: .zero)
             #expect(table.image(key(0), now: .zero) != nil)
             #expect(table.bytes <= 10 * cost)
         }
         #expect(table.count == 10)
-        // Larger than a quarter: it would throw out all others.
+        // Larger than a quarter of the limit.
         let large = image(String(repeating: "x", count: 10 * cost / 4 + 1))
         _ = table.end(table.begin(key(1_000)), with: large, now: .zero)
         #expect(table.image(key(1_000), now: .zero) == nil)
         #expect(table.count == 10)
     }
 
-    @Test func `an image that comes again and again is counted once`() {
+    @Test func `a replaced image is counted once`() {
         var table = table()
         for _ in 0..<1_000 { _ = table.end(table.begin(Self.key), with: image(), now: .zero) }
         #expect((table.count, table.bytes) == (1, 3 + ImageStore.overhead))

@@ -2,16 +2,18 @@ import NIOCore
 
 @testable @_spi(Wire) import Thumbcache
 
-/// Runs the body with a client that runs, of a daemon that the body plays.
+/// Runs the body with a fake daemon and a running client.
 func withClient(
-    hello: String = PlayedDaemon.greeting, _ adjust: (inout ThumbcacheConfiguration) -> Void = { _ in },
-    _ body: (ThumbcacheClient, PlayedDaemon) async throws -> Void
+    hello: String = FakeDaemon.greeting, _ adjust: (inout ThumbcacheConfiguration) -> Void = { _ in },
+    _ body: (ThumbcacheClient, FakeDaemon) async throws -> Void
 ) async throws {
-    let daemon = try await PlayedDaemon(hello: hello)
+    let daemon = try await FakeDaemon(hello: hello)
     var configuration = ThumbcacheConfiguration()
-    // Nothing is to depend on how long a pause is.
+    // Short pauses, since no test depends on their length.
     configuration.firstPause = .zero
     configuration.requestTimeout = nil
+    // Longer than a busy machine delays a connection.
+    configuration.connectTimeout = .seconds(120)
     adjust(&configuration)
     let client = ThumbcacheClient(path: daemon.path, configuration: configuration)
     let running = Task { await client.run() }
@@ -28,7 +30,7 @@ func withClient(
     try await daemon.stop()
 }
 
-/// The error that the body throws; nil when it throws none.
+/// Returns the error that the body throws, or nil.
 func error(of body: () async throws(ThumbcacheError) -> some Any) async -> ThumbcacheError? {
     do throws(ThumbcacheError) {
         _ = try await body()
@@ -38,7 +40,7 @@ func error(of body: () async throws(ThumbcacheError) -> some Any) async -> Thumb
     }
 }
 
-/// Replies as they go over the wire.
+/// Encoded replies.
 enum Wire {
     static func bulk(_ text: String) -> String { "$\(text.utf8.count)\r\n\(text)\r\n" }
 

@@ -14,7 +14,7 @@ import Testing
         thumbcached_request_duration_seconds_sum{source="memory"} 1.5e-05
         """
 
-    @Test func `a figure is found by its name and labels`() throws {
+    @Test func `a sample is found by its name and labels`() throws {
         let metrics = try ThumbcacheMetrics(Self.text)
         #expect(metrics.samples.count == 5)
         #expect(metrics["thumbcached_uptime_seconds"] == 77)
@@ -24,7 +24,7 @@ import Testing
         #expect(metrics["thumbcached_request_duration_seconds_sum", ["source": "memory"]] == 0.000015)
     }
 
-    @Test func `figures of a name are added up`() throws {
+    @Test func `samples of a name are added up`() throws {
         let metrics = try ThumbcacheMetrics(Self.text)
         #expect(metrics.sum(of: "thumbcached_hits_total") == 15)
         #expect(metrics.sum(of: "thumbcached_hits_total", having: ["source": "memory"]) == 12)
@@ -32,12 +32,12 @@ import Testing
         #expect(metrics.samples(of: "thumbcached_hits_total").map(\.value) == [12, 3])
     }
 
-    @Test func `values of labels may hold anything`() throws {
+    @Test func `label values may contain any text`() throws {
         let metrics = try ThumbcacheMetrics(#" a { x = "q\"b\\n\n}" , y="é", } 1 1700000000000"# + "\r\n")
         #expect(metrics["a", ["x": "q\"b\\n\n}", "y": "é"]] == 1)
     }
 
-    @Test func `numbers are those of the format`() throws {
+    @Test func `numbers of the format are parsed`() throws {
         let metrics = try ThumbcacheMetrics("a +Inf\nb -Inf\nc NaN\nd -1.5e3\n")
         #expect(metrics["a"] == .infinity)
         #expect(metrics["b"] == -.infinity)
@@ -49,13 +49,14 @@ import Testing
         "a", "a ", "a b", "a 0x10", "a inf", "a 1 x", "a 1 2 3", "1a 1", "a{ 1", "a{x} 1", "a{x=} 1", "a{x=\"} 1",
         "a{x=\"\\t\"} 1", "a{x=\"1\" y=\"2\"} 1", "a{x=\"1\",x=\"2\"} 1", "a{,} 1", "{} 1", "é 1", "a\u{1b} 1",
     ])
-    func `what is not in the format is the daemon's mistake, and the line is named`(_ line: String) {
-        #expect(throws: ThumbcacheError.protocolViolation("line 2 of METRICS is not in Prometheus's text format")) {
+    func `an invalid line is a protocol violation that names the line`(_ line: String) {
+        #expect(throws: ThumbcacheError.protocolViolation("line 2 of METRICS is not valid in Prometheus's text format"))
+        {
             try ThumbcacheMetrics("b 1\n\(line)\n")
         }
     }
 
-    @Test func `too much is refused`() {
+    @Test func `too much output is rejected`() {
         #expect(throws: ThumbcacheError.self) {
             try ThumbcacheMetrics(String(repeating: "#", count: ThumbcacheMetrics.mostBytes + 1))
         }

@@ -1,15 +1,19 @@
+import CacheCore
 import Foundation
 import LinuxSupport
+import Origins
 import ProgramSupport
 import Testing
 
 @testable import thumbcached
 
-/// docs/configuration.md against the program's own list of keys. `make check` holds config/thumbcached.toml and its
-/// values against that document, and ConfigurationTests these values against the defaults.
+/// Compares docs/configuration.md with the program's settings. `make check` compares config/thumbcached.toml with the
+/// document.
 @Suite struct ConfigurationDocumentTests {
     struct Row: CustomTestStringConvertible, Sendable {
         let key: String
+        /// As TOML; nil if the document describes it in words.
+        let defaultValue: String?
         let values: String
         let isReloaded: Bool
         var testDescription: String { key }
@@ -23,22 +27,34 @@ import Testing
             guard line.hasPrefix("| `") else { return nil }
             let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
             let key = cells[0].split(separator: "`")[0]
-            return Row(key: String(key), values: cells[2], isReloaded: isReloaded || cells[0].contains("↻"))
+            let literal = cells[1].hasPrefix("`") ? cells[1].replacing("`", with: "") : nil
+            return Row(
+                key: String(key), defaultValue: literal, values: cells[2],
+                isReloaded: isReloaded || cells[0].contains("↻"))
         }
     }()
 
-    @Test func `the document has a row for each key and for nothing else`() {
-        let origins = Configuration.originSettings.map { "origins.NAME.\($0.name)" }
+    @Test func `the document has a row for each key, and no other rows`() {
+        let origins = Origin.settings.map { "origins.NAME.\($0.setting.name)" }
         let keys = Configuration.settings(accounts: .system).map(\.name) + origins
         #expect(Self.rows.map(\.key).sorted() == keys.sorted())
     }
 
-    @Test func `the document marks what a reload takes over`() {
+    @Test(arguments: rows.filter { $0.defaultValue != nil })
+    func `the document names the default`(row: Row) throws {
+        let isOrigins = row.key.hasPrefix("origins.NAME.")
+        let origin = "[origins.default]\nurl = \"https://a.example/{profile}\"\n"
+        let (before, name) = isOrigins ? (origin, String(row.key.dropFirst("origins.NAME.".count))) : ("", row.key)
+        let written = try Fixture.decode("\(before)\(name) = \(row.defaultValue ?? "")\n")
+        #expect(written == (try Fixture.decode(before)))
+    }
+
+    @Test func `the document marks the keys that a reload applies`() {
         let fixed = Set(Configuration.settings(accounts: .system).filter { !$0.isReloadable }.map(\.name))
         for row in Self.rows { #expect(row.isReloaded == !fixed.contains(row.key), "\(row.key)") }
     }
 
-    /// The least and the most that a row names, as a file writes them, and what is beyond.
+    /// The bounds in a row as TOML, and values beyond them.
     struct Range: Sendable {
         let bounds: [String]
         let beyond: [String]
@@ -66,12 +82,12 @@ import Testing
 
     @Test func `the document names ranges`() { #expect(Self.ranges.count > 25) }
 
-    @Test(arguments: ranges) func `I8: what the document calls the least and the most is so`(row: Row) throws {
+    @Test(arguments: ranges) func `I8: the document names the bounds of each value`(row: Row) throws {
         let range = try #require(Range(row.values))
         let isOrigins = row.key.hasPrefix("origins.NAME.")
         let name = isOrigins ? String(row.key.dropFirst("origins.NAME.".count)) : row.key
         let before = isOrigins ? "[origins.default]\nurl = \"https://a.example/{profile}\"\n" : ""
-        // Another key may be in the way: that is a matter of its own.
+        // An error about another key does not matter here.
         func isInRange(_ value: String) throws -> Bool {
             do {
                 _ = try Fixture.decode("\(before)\(name) = \(value)\n")

@@ -5,8 +5,10 @@ import Foundation
 import LinuxSupport
 import Logging
 import NIOCore
+import Origins
 import ProgramSupport
 import Testing
+import ThumbcacheProtocol
 
 @testable import CacheCore
 @testable import thumbcached
@@ -16,7 +18,7 @@ import Testing
         contentsOf: repository.appending(path: "config/thumbcached.toml"), encoding: .utf8)
 
     @Test func `the example file holds exactly the defaults`() throws {
-        // Those of root's daemon; the directories that a system has for everybody come from systemd.
+        // The defaults of root's daemon, with the directories that systemd passes.
         let environment = Fixture.environment.filter { $0.key != "RUNTIME_DIRECTORY" }
         let defaults = try Fixture.decode("", environment: environment)
         #expect(try Fixture.decode(#require(Self.example), environment: environment) == defaults)
@@ -46,28 +48,31 @@ import Testing
             let end = try #require(text.firstRange(of: "\n# What one client"))
             let section = text[start.lowerBound..<end.lowerBound].split(separator: "\n")
                 .map { $0.hasPrefix("# ") ? $0.dropFirst(2) : $0 }.joined(separator: "\n")
-                .replacing("/etc/thumbcached/secret", with: secret)
+                .replacing(/\/etc\/thumbcached\/(directory-password|secret)/, with: secret)
             let configuration = try Fixture.decode(section)
             let url = "https://avatars.example.org/{profile}?s={size}"
             var origin = Origin(name: "default", url: url)
             origin.tokenEndpoint = TokenEndpoint(
                 url: "https://id.example.org/token", clientID: "thumbcached", clientSecret: Secret("s".utf8))
+            (origin.bindName, origin.bindPassword) = ("cn=thumbcached,dc=example,dc=org", Secret("s".utf8))
             #expect(configuration.origins == ["default": origin])
-            for setting in Configuration.originSettings {
+            for setting in Origin.settings.map(\.setting) {
                 let key = try #require(setting.name.split(separator: ".").last)
                 #expect(section.contains("\(key) = "), "\(setting.name)")
             }
         }
     }
 
-    @Test func `every example of an origin in the documentation is good`() throws {
+    @Test func `every example of an origin in the documentation is valid`() throws {
         let document = try String(contentsOf: repository.appending(path: "docs/origins.md"), encoding: .utf8)
         let examples = document.components(separatedBy: "```toml\n").dropFirst().map {
             $0.components(separatedBy: "```")[0]
         }
         #expect(examples.count >= 2)
         try Fixture.withDirectory { directory in
-            try Data("s".utf8).write(to: URL(filePath: "\(directory)/secret"))
+            for file in ["secret", "directory-password"] {
+                try Data("s".utf8).write(to: URL(filePath: "\(directory)/\(file)"))
+            }
             try Data(SampleImage.png("nobody").readableBytesView).write(to: URL(filePath: "\(directory)/nobody.png"))
             let loader = ConfigurationLoader(
                 environment: Fixture.environment, uid: 0, accounts: Fixture.accounts)
@@ -78,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func `every key takes the value that is written`() throws {
+    @Test func `every key sets its property`() throws {
         let configuration = try Fixture.decode(
             """
             threads = 2
@@ -190,7 +195,7 @@ import Testing
             "long": Origin(name: "long", url: "https://a.example/avatar/{profile_sha256}"),
             "short": Origin(name: "short", url: "https://a.example"),
         ]
-        // A default gives way.
+        // Defaults that adapt to other values.
         expected.origins["long"]?.breaker = BreakerPolicy(backoff: 7_200_000, backoffMax: 7_200_000)
         expected.origins["long"]?.negativeTTL = 172_800
         expected.origins["long"]?.negativeTTLMax = 172_800
@@ -202,48 +207,54 @@ import Testing
         expected.origins["work"]?.userAgent = "thumbcached (a@example.org)"
         expected.origins["work"]?.renditions = .never
         expected.origins["work"]?.showsToken = false
-        var company = Upstream(url: "http://10.0.0.1/{profile}")
-        (company.allowPrivateAddresses, company.showsToken) = (true, true)
-        expected.origins["work"]?.then = [Upstream(url: "https://second.example.org/{profile}"), company]
+        var upstream = Upstream(url: "http://10.0.0.1/{profile}")
+        (upstream.allowPrivateAddresses, upstream.showsToken) = (true, true)
+        expected.origins["work"]?.then = [Upstream(url: "https://second.example.org/{profile}"), upstream]
         expected.origins["long"]?.federation = .libravatar
         expected.origins["long"]?.showsToken = false
         expected.origins["long"]?.then = [Upstream(url: "https://b.example/avatar/{profile_md5}")]
         expected.origins["long"]?.then[0].federation = .libravatar
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
-            image: 1 << 20, dimension: 100, pixels: 5_000, renditionsPerProfile: 2, id: 64, arguments: 32,
-            input: 2 << 20, output: 3 << 20,
-            memoryPerUID: 4 << 20, memory: 16 << 20, stall: 5_000, token: 1024, connections: 100,
-            connectionsPerUID: 10,
-            adminConnections: 2, usersPerUID: 3, sessionsPerUser: 4, downloads: 6,
-            downloadsPerUID: 6, queuePerUID: 0, subscriptions: 7, negativeEntries: 0)
+            server: ServerLimits(
+                connections: 100, connectionsPerUID: 10, adminConnections: 2,
+                request: RequestLimits(arguments: 32, payloadBytes: 2 << 20, id: 64, image: 1 << 20, token: 1024),
+                output: 3 << 20, stall: 5_000, queuePerUID: 0, subscriptions: 7),
+            memory: .init(perUID: 4 << 20, total: 16 << 20), dimension: 100, pixels: 5_000, renditionsPerProfile: 2,
+            usersPerUID: 3, sessionsPerUser: 4, downloads: 6, downloadsPerUID: 6, negativeEntries: 0)
         expected.access.admins = AccessRule(uids: [1000, 12], gids: [10, 34])
-        // Whom the machine does not know, or cannot find out, is nobody, and keeps nobody from being served.
+        // Unknown observers are ignored.
         expected.access.observers = .init(
             rule: AccessRule(uids: [1000, 7], gids: [10]),
             unknown: [
-                "this machine knows no user \"mallory\"", "this machine knows no group \"staff\"",
-                "\"broken\" could not be looked up: look up user: Input/output error",
+                "unknown user \"mallory\"", "unknown group \"staff\"",
+                "\"broken\": cannot look up user: Input/output error",
             ])
         expected.log.level = .debug
         #expect(configuration == expected)
+        // No key above has its default, so this test covers every key.
+        for setting in Configuration.settings(accounts: .system) {
+            var changed = configuration
+            setting.copy(Configuration(), &changed)
+            #expect(changed != configuration, "\(setting.name)")
+        }
     }
 
-    @Test func `I8: an origin's fallback is read, if it is a picture within the limits`() throws {
+    @Test func `I8: an origin's fallback must be an image within the limits`() throws {
         try Fixture.withDirectory { directory in
             let file = "\(directory)/nobody.png"
             try Data(SampleImage.png("nobody", size: 200, width: 20).readableBytesView).write(to: URL(filePath: file))
-            func decode(_ path: String, _ limits: String = "") throws -> FallbackPicture? {
+            func decode(_ path: String, _ limits: String = "") throws -> FallbackImage? {
                 let text = "[origins.a]\nurl = \"https://a.example\"\nfallback = \"\(path)\"\n[limits]\n\(limits)"
                 return try Fixture.decode(text).origins["a"]?.fallback
             }
-            let picture = try FallbackPicture(
+            let image = try FallbackImage(
                 SampleImage.png("nobody", size: 200, width: 20), maximumDimension: 20)
-            #expect(try decode(file) == picture)
-            #expect(try decode(file, "image = \"200B\"\ndimension = 20") == picture)
+            #expect(try decode(file) == image)
+            #expect(try decode(file, "image = \"200B\"\ndimension = 20") == image)
             #expect(try decode("") == nil)
             for (path, limits, words) in [
-                (file, "image = \"199B\"", "has more than 199 bytes"), (file, "dimension = 19", "is no such picture"),
+                (file, "image = \"199B\"", "has more than 199 bytes"), (file, "dimension = 19", "is not a valid image"),
                 ("/dev/null", "", "is not a plain file"), ("\(directory)/none", "", "No such file"),
                 ("nobody.png", "", "is not an absolute path"),
             ] {
@@ -256,29 +267,30 @@ import Testing
         }
     }
 
-    @Test func `a default gives way to what is set, and what is set stays`() throws {
+    @Test func `defaults adapt to values that are set; values that are set stay`() throws {
         let small = try Fixture.decode("storage.quota = \"4MiB\"\nlimits = { connections = 1, downloads = 8 }")
         #expect(small.storage.userQuota == 4 << 20)
-        #expect(small.limits.image == 4 << 20)
-        #expect(small.limits.connectionsPerUID == 1)
-        #expect(small.limits.adminConnections == 0)
+        #expect(small.limits.server.request.image == 4 << 20)
+        #expect(small.limits.server.connectionsPerUID == 1)
+        #expect(small.limits.server.adminConnections == 0)
         #expect(small.limits.downloadsPerUID == 8)
 
         let narrow = try Fixture.decode("limits.input = \"4KiB\"")
-        #expect(narrow.limits.image == 4 << 10)
-        #expect(narrow.limits.token == 4 << 10)
+        #expect(narrow.limits.server.request.image == 4 << 10)
+        #expect(narrow.limits.server.request.token == 4 << 10)
 
-        let frugal = try Fixture.decode("limits.memory-per-uid = \"4MiB\"")
-        #expect(frugal.limits.input == 4 << 20 && frugal.limits.image == 4 << 20)
+        let lowMemory = try Fixture.decode("limits.memory-per-uid = \"4MiB\"")
+        #expect(
+            lowMemory.limits.server.request.payloadBytes == 4 << 20 && lowMemory.limits.server.request.image == 4 << 20)
     }
 
-    @Test func `markers are looked for beside the state directory, unless something else is said`() throws {
+    @Test func `the default directory of pending logouts is next to the state directory`() throws {
         #expect(try Fixture.decode("").sessions.pendingLogouts == "/var/lib/thumbcached-pending")
         #expect(try Fixture.decode("storage.state = \"/t//\"").sessions.pendingLogouts == "/t-pending")
         #expect(try Fixture.decode("sessions.pending-logouts = \"\"").sessions.pendingLogouts == "")
     }
 
-    @Test func `a file that is named is read, and the default file may be missing`() throws {
+    @Test func `a named file is read, and the default file may be missing`() throws {
         try Fixture.withDirectory { directory in
             let file = "\(directory)/c.toml"
             try Data("threads = 3\n".utf8).write(to: URL(filePath: file))
@@ -289,7 +301,7 @@ import Testing
         }
     }
 
-    @Test func `a reload takes over limits, origins and the log level, and names what it cannot`() throws {
+    @Test func `a reload applies limits, origins and the log level, and lists other changes`() throws {
         let old = try Fixture.decode("")
         let new = try Fixture.decode(
             """
@@ -316,7 +328,7 @@ import Testing
         #expect(running.access == old.access)
     }
 
-    @Test func `accounts of the machine are found by name`() throws {
+    @Test func `accounts are found by name`() throws {
         #expect(try AccountDirectory.system.uid("root") == 0)
         #expect(try AccountDirectory.system.gid("root") == 0)
         #expect(try AccountDirectory.system.uid("no such user here") == nil)

@@ -3,17 +3,17 @@ import Testing
 @testable import thumbcached
 
 struct DaemonEventsTests {
-    @Test func `what is told again before it was looked at is one event, and a stop goes before all others`() {
+    @Test func `repeated events are merged, and a stop precedes others`() {
         let events = DaemonEvents()
         for event in [.reload, .reload, .listenerClosed, .stop, .reload, .stop] as [DaemonEvents.Event] {
-            events.tell(event)
+            events.post(event)
         }
         #expect(events.next() == .stop)
         #expect(events.next() == .listenerClosed)
-        events.tell(.stop)
+        events.post(.stop)
         #expect(events.next() == .stop)
         #expect(events.next() == .reload)
-        events.tell(.reload)
+        events.post(.reload)
         #expect(events.next() == .reload)
     }
 }

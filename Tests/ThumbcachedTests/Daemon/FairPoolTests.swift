@@ -5,7 +5,7 @@ import Testing
 
 @testable import thumbcached
 
-/// Threads that are shared out between uids (I8, F66).
+/// Fair division of threads between uids (I8, F66).
 @Suite struct FairPoolTests {
     private let clock = NIOLockedValueBox<Int64>(0)
 
@@ -13,7 +13,7 @@ import Testing
         try FairPool(named: "test", threads: threads) { [clock] in clock.withLockedValue { $0 } }
     }
 
-    @Test func `what one uid submits is done in order`() throws {
+    @Test func `work of one uid runs in order`() throws {
         let pool = try pool(threads: 1)
         let done = NIOLockedValueBox<[Int]>([])
         for number in 0..<100 { pool.submit(for: 1) { done.withLockedValue { $0.append(number) } } }
@@ -21,19 +21,19 @@ import Testing
         #expect(done.withLockedValue { $0 } == Array(0..<100))
     }
 
-    @Test func `F66: a uid that holds threads for as long as it likes leaves one to the others`() async throws {
+    @Test func `F66: a uid that blocks its threads leaves one to other uids`() async throws {
         let pool = try pool(threads: 4)
         defer { pool.stop() }
         let gate = Gate()
         for _ in 0..<10 { pool.submit(for: 1) { gate.pass() } }
         await gate.reached(by: 2)
-        // Comes back only because a thread is free.
+        // Completes only if a thread is free.
         try await pool.run(for: 2) {}
         #expect(gate.arrived == 2)
         gate.open()
     }
 
-    @Test func `F66: behind a flood of one uid another has the next turn`() async throws {
+    @Test func `F66: after many pieces of work of one uid, another uid has the next turn`() async throws {
         let pool = try pool(threads: 1)
         let gate = Gate()
         let done = NIOLockedValueBox<[UInt32]>([])
@@ -51,7 +51,7 @@ import Testing
         #expect(order.count == 7 && order.prefix(2).contains(2))
     }
 
-    @Test func `F66: turns are of equal time`() async throws {
+    @Test func `F66: turns have the same duration`() async throws {
         let pool = try pool(threads: 1)
         let gate = Gate()
         let done = NIOLockedValueBox<[UInt32]>([])
@@ -71,18 +71,18 @@ import Testing
         }
         gate.open()
         pool.stop()
-        // 5 ms of the one for 5 times 1 ms of the other.
+        // 5 ms of one uid for five times 1 ms of the other.
         #expect((1...3).contains(done.withLockedValue { $0.prefix(9).count { $0 == 1 } }))
     }
 
-    @Test func `what comes after the end is done by whoever brings it`() async throws {
+    @Test func `work that is submitted after the end runs on the submitting thread`() async throws {
         let pool = try pool(threads: 2)
         pool.stop()
         pool.stop()
         #expect(try await pool.run(for: 1) { 7 } == 7)
     }
 
-    @Test func `every piece is done once, whoever submits it from wherever`() async throws {
+    @Test func `work that many threads submit runs exactly once`() async throws {
         let pool = try pool(threads: 4)
         let count = NIOLockedValueBox(0)
         await withTaskGroup(of: Void.self) { group in

@@ -2,10 +2,9 @@ import Testing
 
 @testable import thumbcached
 
-/// Where a daemon that somebody started by hand finds the program that downloads for it.
+/// The paths at which a daemon without systemd expects the fetcher.
 @Suite struct FetcherPlacesTests {
     @Test(
-        "The fetcher is looked for beside the daemon, and where it is installed below the same prefix",
         arguments: [
             (
                 "/home/alice/thumbcached/.build/debug",
@@ -17,7 +16,9 @@ import Testing
             ("/usr/bin", ["/usr/bin/thumbcached-fetcher", "/usr/libexec/thumbcached-fetcher"]),
             ("/usr/local/bin", ["/usr/local/bin/thumbcached-fetcher", "/usr/local/libexec/thumbcached-fetcher"]),
         ])
-    func places(directory: String, places: [String]) {
+    func `the fetcher is searched for next to the daemon and in libexec below the same prefix`(
+        directory: String, places: [String]
+    ) {
         #expect(Daemon.helperPlaces(of: "thumbcached-fetcher", for: directory) == places)
     }
 }

@@ -5,7 +5,7 @@ import ThumbcacheProtocol
 @testable import thumbcached
 
 @Suite struct VersionTests {
-    @Test func `both programs and the change log name one version`() throws {
+    @Test func `both programs and the changelog state the same version`() throws {
         let ctl = try Thumbcachectl.run(["--version"])
         #expect(ctl.text == "thumbcachectl \(Version.current)\n")
         let log = try String(contentsOf: repository.appending(path: "CHANGELOG.md"), encoding: .utf8)

@@ -3,7 +3,7 @@ import LinuxSupport
 
 @testable import thumbcached
 
-/// A configuration of what a test says, on a machine that it describes.
+/// Reads configurations of tests on an imaginary machine.
 enum Fixture {
     static let environment = [
         "CACHE_DIRECTORY": "/var/cache/thumbcached",
@@ -15,13 +15,16 @@ enum Fixture {
         uid: { user throws(SystemError) in
             switch user {
             case "alice": 1000
+            case "thumbcached-http": 990
             case "broken": throw SystemError("look up user", code: EIO)
             default: nil
             }
         },
         gid: { group throws(SystemError) in group == "wheel" ? 10 : nil })
 
-    static func loader(environment: [String: String] = environment, uid: UInt32 = 0) -> ConfigurationLoader {
+    static func loader(
+        environment: [String: String] = environment, uid: UInt32 = 0, accounts: AccountDirectory = accounts
+    ) -> ConfigurationLoader {
         ConfigurationLoader(environment: environment, uid: uid, accounts: accounts)
     }
 
@@ -29,9 +32,9 @@ enum Fixture {
         try loader(environment: environment).decode(text, file: "f.toml")
     }
 
-    /// A directory of its own for the duration of `body`.
+    /// Runs `body` with a temporary directory.
     static func withDirectory<Result>(_ body: (String) throws -> Result) throws -> Result {
-        // Short, so that paths of sockets in it fit.
+        // Short enough for the paths of sockets.
         var template = Array("/tmp/tc.XXXXXX".utf8CString)
         guard let made = mkdtemp(&template) else { throw SystemError("mkdtemp") }
         let path = String(cString: made)
@@ -40,7 +43,7 @@ enum Fixture {
     }
 }
 
-/// The repository, found from where this file stood when it was compiled.
+/// The repository, found through this file's path at compile time.
 let repository = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
     .deletingLastPathComponent()

@@ -2,39 +2,38 @@ import Foundation
 import NIOCore
 import ThumbcacheProtocol
 
-/// Runs the built thumbcachectl against a daemon that a test plays by hand.
+/// The result of a run of the built thumbcachectl against a fake daemon.
 ///
-/// The test's own thread is the daemon: it accepts when the program connects and answers what the program asks, in
-/// this order and no other, so that nothing depends on timing.
+/// The test's thread plays the daemon in a fixed order, so that nothing depends on timing.
 struct ThumbcachectlRun {
     let status: Int32
     let output: [UInt8]
     let errors: String
-    /// What the program asked after HELLO.
+    /// The requests after HELLO.
     var requests: [[String]] = []
 
     var text: String { String(decoding: output, as: UTF8.self) }
 }
 
-/// How the daemon of a test behaves.
-struct PlayedDaemon {
+/// The behavior of a fake daemon.
+struct FakeDaemon {
     var hello =
         "%7\r\n$6\r\nserver\r\n$11\r\nthumbcached\r\n$7\r\nversion\r\n$5\r\n0.1.0\r\n$5\r\nproto\r\n:3\r\n"
         + "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
-    /// The replies to what comes after HELLO, as they go over the wire. After the last the connection is closed.
+    /// The encoded replies after HELLO. The connection is closed after the last one.
     var replies: [String] = []
-    /// The same for further connections, one behind the other, which stay open until the program ends.
+    /// Replies on further connections, in order. These stay open until the program exits.
     var furtherConnections: [[String]] = []
-    /// Stops reading after so many bytes, answers with the first reply and closes.
+    /// Stops reading after this number of bytes, sends the first reply and closes.
     var refusesAfter: Int?
 }
 
 enum Thumbcachectl {
-    /// Beside the test bundle, where the build puts both.
+    /// The program in the build directory, which also contains the test bundle.
     static let program = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         .appending(path: "thumbcachectl")
 
-    /// Runs the program with nobody listening, or at least nobody of ours.
+    /// Runs the program without a daemon.
     static func run(
         _ arguments: [String], input: [UInt8] = [], environment: [String: String] = [:], terminal: Bool = false
     ) throws -> ThumbcachectlRun {
@@ -43,9 +42,9 @@ enum Thumbcachectl {
         }
     }
 
-    /// Runs the program against `daemon`, whose socket it is told with THUMBCACHED_SOCKET.
+    /// Runs the program against `daemon`, with THUMBCACHED_SOCKET set.
     static func run(
-        _ arguments: [String], input: [UInt8] = [], terminal: Bool = false, against daemon: PlayedDaemon
+        _ arguments: [String], input: [UInt8] = [], terminal: Bool = false, against daemon: FakeDaemon
     ) throws -> ThumbcachectlRun {
         try Fixture.withDirectory { directory in
             let path = "\(directory)/s"
@@ -68,9 +67,9 @@ enum Thumbcachectl {
         }
     }
 
-    /// Plays a daemon for one connection to a program that the test has started by itself.
+    /// Serves one connection of a program that the test has started.
     static func answer(_ replies: [String], on listener: Int32) throws {
-        close(try serve(PlayedDaemon(replies: replies), on: listener).peer)
+        close(try serve(FakeDaemon(replies: replies), on: listener).peer)
     }
 
     private static func start(
@@ -86,7 +85,7 @@ enum Thumbcachectl {
         let process = Process()
         process.executableURL = program
         process.arguments = arguments
-        // Built with AddressSanitizer it would end with another status for what the library of options leaves behind.
+        // Leaks in swift-argument-parser must not change the exit status under AddressSanitizer.
         process.environment = environment.merging(["ASAN_OPTIONS": "detect_leaks=0"]) { given, _ in given }
         process.standardInput = try FileHandle(forReadingFrom: try file("in", input))
         process.standardError = try FileHandle(forWritingTo: err)
@@ -94,7 +93,7 @@ enum Thumbcachectl {
         process.standardOutput = try pseudoterminal?.far ?? FileHandle(forWritingTo: out)
 
         try process.run()
-        // The far end is the program's alone: when it exits, reading ends.
+        // Only the program keeps the far end, so reading ends when it exits.
         try pseudoterminal?.far.close()
         let requests = try serve()
         let shown = pseudoterminal?.readAll()
@@ -105,7 +104,7 @@ enum Thumbcachectl {
     }
 
     private static func serve(
-        _ daemon: PlayedDaemon, on listener: Int32
+        _ daemon: FakeDaemon, on listener: Int32
     ) throws -> (requests: [[String]], peer: Int32) {
         let peer = try UnixSocket.accept(listener)
         var decoder = RequestDecoder(limits: RequestLimits())
@@ -132,14 +131,14 @@ enum Thumbcachectl {
     }
 }
 
-/// A terminal that a test looks at.
+/// A pseudoterminal whose output a test reads.
 private struct Pseudoterminal {
     let near: Int32
     let far: FileHandle
 
     init() throws {
         near = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
-        // What unlockpt and ptsname do, which Swift does not see: ioctl_tty(2), TIOCSPTLCK and TIOCGPTN.
+        // unlockpt and ptsname are not visible to Swift: ioctl_tty(2), TIOCSPTLCK and TIOCGPTN.
         var lock: Int32 = 0
         var number: Int32 = 0
         guard near >= 0, ioctl(near, 0x4004_5431, &lock) == 0, ioctl(near, 0x8004_5430, &number) == 0 else {
@@ -150,7 +149,7 @@ private struct Pseudoterminal {
         far = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
     }
 
-    /// What was shown. The end of the last program on the far side reads as EIO.
+    /// Reads the output until EIO, which marks the end of the last program.
     func readAll() -> [UInt8] {
         defer { close(near) }
         var bytes: [UInt8] = []
@@ -193,7 +192,7 @@ enum UnixSocket {
         return descriptor
     }
 
-    /// 0 or the errno.
+    /// Returns the errno of connect(2), or 0.
     static func connect(_ path: String) throws -> (descriptor: Int32, code: Int32) {
         let descriptor = try make()
         var address = address(path)
@@ -205,7 +204,7 @@ enum UnixSocket {
         return (descriptor, result == 0 ? 0 : errno)
     }
 
-    /// Waits for somebody, but not for ever: a test that hangs says nothing.
+    /// Accepts a connection, with a timeout so that a failing test does not hang.
     static func accept(_ listener: Int32) throws -> Int32 {
         var poll = pollfd(fd: listener, events: Int16(POLLIN), revents: 0)
         guard try check(Foundation.poll(&poll, 1, 60_000)) == 1 else { throw POSIXError(.ETIMEDOUT) }

@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// `tools/install-dependencies` on a machine that has the basic programs only.
+/// `tools/install-dependencies` on a machine with basic programs only.
 @Suite struct InstallDependenciesTests {
-    @Test func `a missing benchmark program leads to its package, also where the script has a function of that name`()
+    @Test func `a missing benchmark program leads to its package, also if the script has a function of that name`()
         throws
     {
         try Fixture.withDirectory { directory in
@@ -18,10 +18,10 @@ import Testing
             process.environment = ["PATH": directory]
             process.standardError = errors
             try process.run()
-            let said = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            let output = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
             process.waitUntilExit()
             #expect(process.terminationStatus == 1)
-            #expect(said.contains(" libmemcached-tools "), "\(said)")
+            #expect(output.contains(" libmemcached-tools "), "\(output)")
         }
     }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import thumbcached
 
-/// Ranges that are given while the daemon runs (F80).
+/// Ranges that are added while the daemon runs (F80).
 @Suite struct LiveAccountsTests {
     private static let second: Int64 = 1_000_000_000
     private let path = FileManager.default.temporaryDirectory.appending(path: "subuid-\(UUID().uuidString)").path
@@ -19,7 +19,7 @@ import Testing
         LiveAccounts(path: path, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
-    @Test func `F80: a uid whose range was given after the start counts for its account from its next connection on`()
+    @Test func `F80: a range that is added after the start takes effect at a uid's next connection`()
         throws
     {
         defer { unlink(path) }
@@ -27,7 +27,7 @@ import Testing
         accounts.read()
         func connect(_ uid: UInt32, at now: Int64) -> UInt32 {
             defer { pool.runAll() }
-            return accounts.account(ofPeer: uid, at: now, lookingOn: pool)
+            return accounts.account(ofPeer: uid, at: now, readingOn: pool)
         }
         #expect(connect(100_000, at: 0) == 100_000)
         try write("1000:100000:10\n")
@@ -41,19 +41,19 @@ import Testing
         #expect(connect(200_000, at: 3 * Self.second) == 200_000)
     }
 
-    @Test func `I8: the file is looked at for those alone who are in no range, and once a second`() throws {
+    @Test func `I8: the file is checked for uids in no range only, and once a second`() throws {
         defer { unlink(path) }
         try write("1000:100000:10\n")
         let accounts = accounts()
         accounts.read()
-        func looks(_ uid: UInt32, at now: Int64) -> Int {
+        func lookups(_ uid: UInt32, at now: Int64) -> Int {
             let before = pool.count
-            _ = accounts.account(ofPeer: uid, at: now, lookingOn: pool)
+            _ = accounts.account(ofPeer: uid, at: now, readingOn: pool)
             return pool.count - before
         }
-        #expect(looks(100_000, at: 0) == 0)
-        #expect(looks(1000, at: 0) == 1)
-        #expect(looks(1000, at: Self.second - 1) == 0)
-        #expect(looks(100_010, at: Self.second) == 1)
+        #expect(lookups(100_000, at: 0) == 0)
+        #expect(lookups(1000, at: 0) == 1)
+        #expect(lookups(1000, at: Self.second - 1) == 0)
+        #expect(lookups(100_010, at: Self.second) == 1)
     }
 }

@@ -5,7 +5,7 @@ import Testing
 @testable import thumbcached
 
 @Suite struct StandardDirectoriesTests {
-    @Test func `what systemd passes comes first, and of several the first`() {
+    @Test func `systemd's directories take precedence, and the first of several is used`() {
         let found = StandardDirectories(
             environment: [
                 "CACHE_DIRECTORY": "/var/cache/a:/var/cache/b", "STATE_DIRECTORY": "/var/lib/a",
@@ -18,7 +18,7 @@ import Testing
         #expect(found.socket == "/run/a/thumbcached.sock")
     }
 
-    @Test func `an ordinary user's own directories come next`() {
+    @Test func `without systemd an ordinary user's directories are used`() {
         let found = StandardDirectories(
             environment: ["XDG_CACHE_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/run/user/1000"],
             uid: 1000)
@@ -28,7 +28,7 @@ import Testing
         #expect(found.socket == "/run/user/1000/thumbcached/thumbcached.sock")
     }
 
-    @Test func `home stands in for the directories that have a place there`() {
+    @Test func `HOME replaces missing XDG variables`() {
         let found = StandardDirectories(environment: ["HOME": "/home/alice", "XDG_CACHE_HOME": "relative"], uid: 1000)
         #expect(found.cache == "/home/alice/.cache/thumbcached")
         #expect(found.state == "/home/alice/.local/state/thumbcached")
@@ -36,7 +36,7 @@ import Testing
         #expect(found.socket == nil)
     }
 
-    @Test func `root's socket is where every client looks, whoever's session started it`() {
+    @Test func `root's socket has the machine's path, in every session`() {
         let bare = StandardDirectories(environment: ["HOME": "/root"], uid: 0)
         #expect(bare.runtime == "/run/thumbcached/keys")
         #expect(bare.socket == "/run/thumbcached/thumbcached.sock")
@@ -45,7 +45,7 @@ import Testing
         #expect(session.socket == "/run/thumbcached/thumbcached.sock")
     }
 
-    @Test func `directories are made with their mode, whatever the umask, and left alone where they are`() throws {
+    @Test func `directories are created with their mode whatever the umask; existing ones are unchanged`() throws {
         try Fixture.withDirectory { directory in
             func mode(_ path: String) throws -> mode_t {
                 var status = stat()
@@ -57,14 +57,14 @@ import Testing
             #expect(try mode("\(directory)/a") == 0o755)
             try makeDirectories("\(directory)/a/b", mode: 0o700)
             #expect(try mode("\(directory)/a/b") == 0o1777)
-            #expect(throws: SystemError("make the directory /proc/thumbcached", code: ENOENT)) {
+            #expect(throws: SystemError("create the directory /proc/thumbcached", code: ENOENT)) {
                 try makeDirectories("/proc/thumbcached", mode: 0o700)
             }
         }
     }
 
     @Test func `a socket path is not missing when systemd passes the socket`() throws {
-        let environment = ["HOME": "/home/alice", "LISTEN_FDS": "1"]
+        let environment = ["HOME": "/home/alice", "LISTEN_FDS": "1", "LISTEN_PID": "\(getpid())"]
         let configuration = try Fixture.loader(environment: environment, uid: 1000).decode("", file: "f.toml")
         #expect(configuration.socket.path == nil)
     }

@@ -8,7 +8,7 @@ import Testing
 @testable import thumbcached
 
 @Suite struct StructuredLogTests {
-    /// A log that writes to a file of a test's own.
+    /// A log that writes to a temporary file.
     private struct Bench {
         let output: StandardError
         let level: LevelBox
@@ -25,7 +25,7 @@ import Testing
     }
 
     private final class LevelBox: @unchecked Sendable {
-        // Changed only by the test's own thread, between records.
+        // Changed by the test's thread only, between records.
         var value: Logger.Level
         init(_ value: Logger.Level) { self.value = value }
     }
@@ -49,7 +49,7 @@ import Testing
         #expect(text == "time=2026-11-21T11:04:05.006Z level=info message=listening connections=3 path=/run/s\n")
     }
 
-    @Test func `I8: a message that comes all the time fills no log, and what was left out is told`() throws {
+    @Test func `I8: repeated messages are suppressed, and their number is logged`() throws {
         let text = try written(level: .debug) { log in
             let now = Atomic<Int64>(0)
             let logger = log.logger { now.load(ordering: .relaxed) }
@@ -60,18 +60,18 @@ import Testing
             logger.warning("no room")
         }
         let lines = text.split(separator: "\n").map { $0.drop { $0 != " " }.dropFirst() }
-        func count(_ message: String) -> Int { lines.count { $0.contains("message=\(message)") } }
+        func count(_ message: String) -> Int { lines.count { $0.contains(" message=\(message)") } }
         #expect(count("\"no room\"") == StructuredLog.most + 1)
         #expect(count("another") == 1)
         #expect(count("\"asked for\"") == 2 * StructuredLog.most)
         #expect(
             lines.suffix(2) == [
-                "level=notice message=\"more of this than was written\" of=\"no room\" unwritten=7",
+                "level=notice message=\"log messages suppressed\" count=7 suppressed_message=\"no room\"",
                 "level=warning message=\"no room\"",
             ])
     }
 
-    @Test func `to the journal it has a priority and no time`() throws {
+    @Test func `a record for the journal has a priority and no time`() throws {
         let text = try written(level: .trace, journal: true) { log in
             for level in Logger.Level.allCases { log.logger().log(level: level, "m") }
         }
@@ -88,20 +88,20 @@ import Testing
                 """)
     }
 
-    @Test func `the journal is told by the stream itself, not by the variable alone`() throws {
+    @Test func `the journal is recognized by the stream, not by the variable alone`() throws {
         try Fixture.withDirectory { directory in
             let descriptor = open("\(directory)/log", O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
             defer { close(descriptor) }
             var status = stat()
             try #require(fstat(descriptor, &status) == 0)
-            #expect(Journal.isBehind(descriptor, "\(status.st_dev):\(status.st_ino)"))
-            #expect(!Journal.isBehind(descriptor, "\(status.st_dev):\(status.st_ino + 1)"))
-            #expect(!Journal.isBehind(descriptor, ""))
-            #expect(!Journal.isBehind(descriptor, nil))
+            #expect(Journal.isConnected(descriptor, to: "\(status.st_dev):\(status.st_ino)"))
+            #expect(!Journal.isConnected(descriptor, to: "\(status.st_dev):\(status.st_ino + 1)"))
+            #expect(!Journal.isConnected(descriptor, to: ""))
+            #expect(!Journal.isConnected(descriptor, to: nil))
         }
     }
 
-    @Test func `no value can begin a line, end one, or move the cursor`() throws {
+    @Test func `no value can break a line or move the cursor`() throws {
         let text = try written { log in
             log.logger().info(
                 "two\nlines",
@@ -112,13 +112,13 @@ import Testing
                 + "a_b__=\"\\u{1b}[2J\\u{202e}\\u{0}\" empty=\"\" name=\"Zoë\" quotes=\"\\\"\\\\\"\n")
     }
 
-    @Test func `I8: no value can flood the log`() throws {
+    @Test func `I8: long values are truncated`() throws {
         let text = try written { log in log.logger().info("\(String(repeating: "x", count: 1 << 20))") }
         #expect(text.count < LogFormat.longestValue + 100)
         #expect(text.hasSuffix("x…\"\n"))
     }
 
-    @Test func `the level can be changed for loggers that are in use`() throws {
+    @Test func `a changed threshold affects existing loggers`() throws {
         let text = try written { log in
             let logger = log.logger()
             logger.debug("not yet")
@@ -130,17 +130,17 @@ import Testing
         #expect(text == "time=2026-11-21T11:04:05.006Z level=debug message=now\n")
     }
 
-    @Test func `a level set on one logger is that logger's alone`() throws {
+    @Test func `a level set on one logger affects no other`() throws {
         let text = try written { log in
-            var loud = log.logger()
-            loud.logLevel = .trace
-            loud.trace("a")
+            var verbose = log.logger()
+            verbose.logLevel = .trace
+            verbose.trace("a")
             log.logger().trace("b")
         }
         #expect(text == "time=2026-11-21T11:04:05.006Z level=trace message=a\n")
     }
 
-    @Test func `a logger's own metadata stands in each of its lines, and nobody else's`() throws {
+    @Test func `a logger's metadata is in each of its lines only`() throws {
         let text = try written { log in
             var logger = log.logger()
             logger[metadataKey: "peer"] = "1000"
@@ -176,14 +176,14 @@ import Testing
             (4_107_542_399, "2100-02-28T23:59:59.000Z"), (4_107_542_400, "2100-03-01T00:00:00.000Z"),
             (-2_203_891_200, "1900-03-01T00:00:00.000Z"), (-62_135_596_800, "0001-01-01T00:00:00.000Z"),
         ] as [(Int64, String)])
-    func `times are right where calendars are hard`(_ seconds: Int64, _ text: String) {
+    func `times are correct at leap days and turns of the year`(_ seconds: Int64, _ text: String) {
         #expect(UTCTime.format(seconds: seconds, milliseconds: 0) == text)
     }
 
-    @Test func `every day of eight hundred years is the one that Foundation says`() throws {
+    @Test func `every day of 800 years agrees with Foundation`() throws {
         var calendar = Calendar(identifier: .gregorian)
         calendar.timeZone = try #require(TimeZone(secondsFromGMT: 0))
-        // The Gregorian calendar only: Foundation goes back to the Julian one before October 1582.
+        // Foundation uses the Julian calendar before October 1582.
         for day in stride(from: Int64(-141_000), to: 146_097, by: 1) {
             let parts = calendar.dateComponents(
                 [.year, .month, .day], from: Date(timeIntervalSince1970: Double(day) * 86_400))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import thumbcached
 
-/// Whose shares a uid counts for (F80).
+/// The account that a uid is charged to (F80).
 @Suite struct SubordinateUIDsTests {
     private static func uid(_ name: String) -> UInt32? { ["alice": 1000, "bob": 1001][name] }
 
@@ -12,7 +12,7 @@ import Testing
         return (accounts, problems)
     }
 
-    @Test func `F80: the uids of a range are their account's, and all others their own`() {
+    @Test func `F80: uids of a range belong to its account, other uids to themselves`() {
         let (accounts, problems) = read(
             "bob:165536:65536\nalice:100000:65536\n# more\n\n1002:300000:1\nalice:400000:10")
         #expect(problems.isEmpty)
@@ -30,7 +30,7 @@ import Testing
         "alice:99999999999:1",
         "alice:499999:2", "alice:500005:1", "alice:500009:5", "alice:400000:200000", "\u{0}:\u{FFFD}:1",
     ])
-    func `a line that cannot be used is passed over, and the others count`(_ line: String) {
+    func `an invalid line is ignored`(_ line: String) {
         let (accounts, problems) = read("bob:500000:10\n\(line)\nalice:600000:10")
         #expect(problems.map(\.line) == [2])
         #expect(problems.allSatisfy { !$0.reason.contains("alice") })
@@ -38,7 +38,7 @@ import Testing
         #expect(accounts.account(of: 0) == 0)
     }
 
-    @Test func `I8: so many ranges are kept and no more`() {
+    @Test func `I8: the number of ranges is limited`() {
         let lines = (0..<(SubordinateUIDs.mostRanges + 5)).map { "alice:\(100_000 + 2 * $0):1\n" }.joined()
         let (accounts, problems) = read(lines)
         #expect(problems.count == 1)

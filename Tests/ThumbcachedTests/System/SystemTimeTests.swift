@@ -7,13 +7,13 @@ import Testing
 @testable import thumbcached
 
 @Suite struct SystemTimeTests {
-    @Test func `F14: time begins as the wall clock tells it, and goes on as the machine runs`() throws {
+    @Test func `F14: time starts at the wall clock and continues with the uptime`() throws {
         var before = timespec()
         clock_gettime(CLOCK_BOOTTIME, &before)
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let time = SystemTime(group: group)
         let (first, wall) = (time.now, time.wallClock)
-        // Between the two readings this machine may have been busy with something else, but for no longer than it ran.
+        // Time may pass between the two readings, but not more than the uptime.
         var after = timespec()
         clock_gettime(CLOCK_BOOTTIME, &after)
         let ran = Int64(after.tv_sec - before.tv_sec) + 1
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(arguments: [31_536_000, -31_536_000] as [Int64])
-    func `F14: a wall clock that jumps by a year moves no time limit`(jump: Int64) throws {
+    func `F14: a jump of the wall clock by a year changes no time limit`(jump: Int64) throws {
         let clocks = NIOLockedValueBox([CLOCK_REALTIME: Int64(1_700_000_000), CLOCK_BOOTTIME: 50])
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let time = SystemTime(group: group) { clock in

@@ -1,11 +1,12 @@
 import Foundation
 import LinuxSupport
+import ProgramSupport
 import Testing
 
 @testable import thumbcached
 
 @Suite struct SystemdNotifierTests {
-    /// What arrives at a datagram socket.
+    /// A datagram socket that collects messages.
     private func received(_ descriptor: Int32) -> String {
         var bytes = [UInt8](repeating: 0, count: 4096)
         let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
@@ -28,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func `a reload says when it began, in the same datagram`() throws {
+    @Test func `the message of a reload contains its start time`() throws {
         try Fixture.withDirectory { directory in
             let descriptor = try UnixSocket.bind("\(directory)/n", SOCK_DGRAM)
             defer { close(descriptor) }
@@ -60,19 +61,20 @@ import Testing
         #expect(throws: Never.self) { try unset.send(.ready) }
     }
 
-    @Test func `what cannot be sent is an error`() throws {
+    @Test func `a failure to send is an error`() throws {
         func refusal(_ address: String) -> String? {
             let notifier = SystemdNotifier(environment: ["NOTIFY_SOCKET": address])
-            return #expect(throws: SystemError.self) { try notifier.send(.ready) }?.description
+            let error = #expect(throws: (any Error).self) { try notifier.send(.ready) }
+            return error.map { "\($0)" }
         }
         #expect(refusal("/nonexistent/n") == "notify systemd at \"/nonexistent/n\": No such file or directory")
         for address in ["relative", "vsock:2:1", "/", "@"] {
-            #expect(refusal(address)?.hasSuffix(": Invalid argument") == true, "\(address)")
+            #expect(refusal(address) == "NOTIFY_SOCKET: expected an absolute path or @name, not \"\(address)\"")
         }
         #expect(refusal("/" + String(repeating: "x", count: 107))?.hasSuffix(": File name too long") == true)
     }
 
-    @Test func `the watchdog is fed at twice the rate that is asked for`() {
+    @Test func `the watchdog is fed twice in each timeout`() {
         func interval(_ environment: [String: String]) -> Int64? {
             SystemdNotifier(environment: environment, pid: 7).watchdogInterval
         }
@@ -90,50 +92,75 @@ import Testing
     }
 
     private func refusal(_ environment: [String: String], first: Int32) -> String? {
-        #expect(throws: DaemonError.self) {
+        #expect(throws: SocketActivation.Failure.self) {
             try SocketActivation(environment: environment, pid: 7, first: first).descriptor()
         }?.description.replacing("\(first)", with: "N")
     }
 
-    @Test func `a listening Unix socket is taken, and not inherited further`() throws {
+    @Test func `a passed listening Unix socket is returned and closed on exec`() throws {
         try Fixture.withDirectory { directory in
             let listener = try UnixSocket.listen("\(directory)/s")
             defer { close(listener) }
             try #require(fcntl(listener, F_SETFD, 0) == 0)
-            let taken = try SocketActivation(environment: environment(), pid: 7, first: listener).descriptor()
-            #expect(taken == listener)
+            let passed = try SocketActivation(environment: environment(), pid: 7, first: listener).descriptor()
+            #expect(passed == listener)
             #expect(fcntl(listener, F_GETFD) == FD_CLOEXEC)
         }
     }
 
-    @Test func `what is not passed, or passed to another, is not looked at`() throws {
+    @Test func `without sockets for this process, no descriptor is touched`() throws {
         for environment in [[:], environment("0"), environment(pid: "8"), ["LISTEN_FDS": "1"], ["LISTEN_PID": "7"]] {
             #expect(try SocketActivation(environment: environment, pid: 7, first: 9999).descriptor() == nil)
         }
     }
 
-    @Test func `anything but one listening Unix stream socket is refused`() throws {
+    @Test func `several listening sockets have the names of their units`() throws {
         try Fixture.withDirectory { directory in
-            let expected = "it has to be a listening Unix stream socket, as ListenStream= with a path makes it"
+            let listener = try UnixSocket.listen("\(directory)/s")
+            defer { close(listener) }
+            try #require(fcntl(listener, F_SETFD, 0) == 0)
+            let named = environment().merging(["LISTEN_FDNAMES": "images"]) { $1 }
+            let sockets = try SocketActivation(environment: named, pid: 7, first: listener).listeners(most: 2)
+            #expect(sockets == [.init(name: "images", descriptor: listener, isUnix: true)])
+            #expect(fcntl(listener, F_GETFD) == FD_CLOEXEC)
+            let unnamed = try SocketActivation(environment: environment(), pid: 7, first: listener).listeners(most: 1)
+            #expect(unnamed.map(\.name) == [""])
+            #expect(try SocketActivation(environment: [:], pid: 7, first: 9999).listeners(most: 1) == [])
+            for count in ["2", "x", "-1"] {
+                #expect(throws: SocketActivation.Failure.self) {
+                    try SocketActivation(environment: environment(count), pid: 7, first: listener).listeners(most: 1)
+                }
+            }
+            let file = open("\(directory)/file", O_CREAT | O_RDWR, 0o600)
+            defer { close(file) }
+            #expect(throws: SocketActivation.Failure.self) {
+                try SocketActivation(environment: environment(), pid: 7, first: file).listeners(most: 1)
+            }
+        }
+    }
+
+    @Test func `anything but one listening Unix stream socket is rejected`() throws {
+        try Fixture.withDirectory { directory in
+            let expected = "expected a listening Unix stream socket, as ListenStream= with a path creates it"
             #expect(
                 refusal(environment("2"), first: 9999)
-                    == "2 sockets are passed by LISTEN_FDS; thumbcached takes one, so pass only that")
+                    == "LISTEN_FDS passes 2 sockets; expected exactly one")
             #expect(
                 refusal(environment("x"), first: 9999)
-                    == "LISTEN_FDS is \"x\"; it has to be the number of sockets passed")
+                    == "LISTEN_FDS is \"x\"; expected the number of passed sockets")
             #expect(
                 refusal(environment(), first: 9999)
-                    == "LISTEN_FDS says that descriptor N is a socket, but it is not: Bad file descriptor")
+                    == "LISTEN_FDS passes descriptor N, which is not a socket: Bad file descriptor")
 
             let idle = try UnixSocket.bind("\(directory)/idle")
             #expect(
                 refusal(environment(), first: idle) == "the passed socket does not listen; \(expected), with Accept=no")
             let datagram = try UnixSocket.bind("\(directory)/datagram", SOCK_DGRAM)
-            #expect(refusal(environment(), first: datagram) == "the passed socket is no stream socket; \(expected)")
+            #expect(refusal(environment(), first: datagram) == "the passed socket is not a stream socket; \(expected)")
             let internet = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
             #expect(
                 refusal(environment(), first: internet)
-                    == "the passed socket is of address family \(AF_INET), not a Unix socket; \(expected)")
+                    == "the passed socket has address family \(AF_INET), not AF_UNIX; \(expected)")
             [idle, datagram, internet].forEach { close($0) }
         }
     }

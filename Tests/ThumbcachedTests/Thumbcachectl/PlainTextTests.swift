@@ -20,12 +20,12 @@ import ThumbcacheProtocol
             ([0x5c, 0x78, 0x30, 0x30], "\\\\x00"),
             ([], ""),
         ] as [([UInt8], String)])
-    func `F23: bytes that do not show as themselves are shown as numbers`(_ bytes: [UInt8], _ text: String) {
+    func `F23: invisible and invalid bytes are escaped`(_ bytes: [UInt8], _ text: String) {
         #expect(PlainText.escape(bytes) == text)
     }
 
-    @Test func `no two ids look the same`() {
-        // Every id of up to two bytes. Compared by bytes: Swift's strings are equal when they only look so.
+    @Test func `escaping is injective`() {
+        // Compared as bytes, because Swift strings are equal if they are canonically equivalent.
         var seen: Set<[UInt8]> = []
         let bytes = UInt8.min...UInt8.max
         for first in bytes {
@@ -35,19 +35,19 @@ import ThumbcacheProtocol
         #expect(seen.count == 256 + 65_536)
     }
 
-    @Test func `bytes that no JSON string can hold become base64`() {
+    @Test func `bytes that are not UTF-8 become base64 in JSON`() {
         #expect(Value.bulk(ByteBuffer(bytes: [0xff, 0x00])).json == #"{"base64":"/wA="}"#)
         #expect(Value.bulk(ByteBuffer(string: "a\u{0}\u{7f}/\u{1d173}")).json == #""a\u0000\u007f/\ud834\udd73""#)
     }
 
-    @Test func `base64 is what Foundation makes of the same bytes`() {
+    @Test func `base64 matches Foundation's encoding`() {
         for count in 0..<64 {
             let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 151 &+ count) }
             #expect(base64(bytes) == Data(bytes).base64EncodedString())
         }
     }
 
-    @Test func `the socket is the first of those that are named or exist`() throws {
+    @Test func `the socket is the first that is named or exists`() throws {
         func choose(
             _ option: String?, _ variables: [String: String], root: Bool = false, _ existing: String...
         ) throws -> String {

@@ -12,8 +12,8 @@ import Testing
         (["info"], "$2\r\n\r\n\r\n"),
         (["ping"], "+PONG\r\n"),
     ])
-    func `0 when it is done`(_ arguments: [String], _ reply: String) throws {
-        let run = try Thumbcachectl.run(arguments, against: PlayedDaemon(replies: [reply]))
+    func `status 0 on success`(_ arguments: [String], _ reply: String) throws {
+        let run = try Thumbcachectl.run(arguments, against: FakeDaemon(replies: [reply]))
         #expect(run.status == 0)
         #expect(run.errors == "")
     }
@@ -22,22 +22,22 @@ import Testing
         ["login", "alice"], ["logout", "alice"], ["purge", "alice"], ["get", "alice", "bob"], ["stat", "alice"],
         ["users"], ["info"], ["ping"], ["put", "alice", "bob", "-"],
     ])
-    func `1 when the daemon says no, with its error on stderr`(_ arguments: [String]) throws {
-        let daemon = PlayedDaemon(replies: ["-IOERR the store\u{1b}[2J is full\r\n"])
+    func `status 1 on an error reply, printed on stderr`(_ arguments: [String]) throws {
+        let daemon = FakeDaemon(replies: ["-IOERR the store\u{1b}[2J is full\r\n"])
         let run = try Thumbcachectl.run(arguments, input: [1], against: daemon)
         #expect(run.status == 1)
         #expect(run.text == "")
         #expect(run.errors == "thumbcachectl: IOERR the store\\x1b[2J is full\n")
     }
 
-    @Test func `1 when the daemon has no connection to spare`() throws {
-        let run = try Thumbcachectl.run(["ping"], against: PlayedDaemon(hello: "-BUSY try again\r\n"))
+    @Test func `status 1 if the daemon refuses the connection`() throws {
+        let run = try Thumbcachectl.run(["ping"], against: FakeDaemon(hello: "-BUSY try again\r\n"))
         #expect(run.status == 1)
         #expect(run.errors == "thumbcachectl: BUSY try again\n")
     }
 
-    @Test func `1 when the daemon refuses an image in the middle of it`() throws {
-        let daemon = PlayedDaemon(replies: ["-TOOLARGE at most 5 bytes\r\n"], refusesAfter: 1 << 16)
+    @Test func `status 1 if the daemon rejects an image while it is being sent`() throws {
+        let daemon = FakeDaemon(replies: ["-TOOLARGE at most 5 bytes\r\n"], refusesAfter: 1 << 16)
         let image = [UInt8](repeating: 7, count: 4 << 20)
         let run = try Thumbcachectl.run(["put", "alice", "bob", "-"], input: image, against: daemon)
         #expect(run.status == 1)
@@ -65,11 +65,11 @@ import Testing
         ["logout", "alice", "--timeout", "soon"], ["get", "alice", "bob", "--fit", "stretch"],
         ["--socket", "", "ping"], ["--socket", String(repeating: "x", count: 108), "ping"],
     ])
-    func `2 when the command line cannot be meant`(_ arguments: [String]) throws {
+    func `status 2 on an invalid command line`(_ arguments: [String]) throws {
         let run = try Thumbcachectl.run(arguments, environment: ["THUMBCACHED_SOCKET": "/nonexistent"])
         #expect(run.status == 2)
         #expect(run.text == "")
-        // One style, whether ArgumentParser or this program complains; without a command, the help.
+        // Errors of ArgumentParser have the same format; without a command, the help is printed.
         if !arguments.isEmpty {
             #expect(run.errors.hasPrefix("thumbcachectl: "), "\(run.errors)")
             #expect(run.errors.dropFirst("thumbcachectl: ".count).first?.isUppercase == false, "\(run.errors)")
@@ -83,24 +83,24 @@ import Testing
         ["ping", "--help"], ["metrics", "--help"], ["watch", "--help"], ["warm", "--help"], ["verify", "--help"],
         ["--version"],
     ])
-    func `0 for help and version, on standard output`(_ arguments: [String]) throws {
+    func `status 0 for help and version, on standard output`(_ arguments: [String]) throws {
         let run = try Thumbcachectl.run(arguments)
         #expect(run.status == 0)
         #expect(run.errors == "")
         #expect(run.text.contains("thumbcachectl"))
     }
 
-    @Test func `3 when there is no socket, saying what to do`() throws {
+    @Test func `status 3 if the socket does not exist, with a remedy`() throws {
         let run = try Thumbcachectl.run(["--socket", "/nonexistent/s", "ping"])
         #expect(run.status == 3)
         #expect(
-            run.errors == "thumbcachectl: no daemon at /nonexistent/s: there is no such socket; "
-                + "start it (systemctl start thumbcached, or thumbcached for yourself alone), "
+            run.errors == "thumbcachectl: no daemon at /nonexistent/s: the socket does not exist; "
+                + "start it (systemctl start thumbcached, or run thumbcached for your user alone), "
                 + "or name its socket with --socket or THUMBCACHED_SOCKET\n")
     }
 
     @Test(arguments: [["verify"], ["verify", "--user", "alice"], ["verify", "--json"]])
-    func `3 when the store cannot be read, saying why`(_ arguments: [String]) throws {
+    func `status 3 if the store cannot be read, with the reason`(_ arguments: [String]) throws {
         let run = try Thumbcachectl.run(
             arguments + ["--cache-directory", "/nonexistent", "--state-directory", "/nonexistent/\u{1b}"])
         #expect(run.status == 3)
@@ -110,24 +110,25 @@ import Testing
                 + "openat: ENOENT (No such file or directory)\n")
     }
 
-    @Test func `3 when nobody listens any more, saying what to do`() throws {
+    @Test func `status 3 if no process listens, with a remedy`() throws {
         try Fixture.withDirectory { directory in
             close(try UnixSocket.listen("\(directory)/s"))
             let run = try Thumbcachectl.run(["ping", "--socket", "\(directory)/s"])
             #expect(run.status == 3)
-            #expect(run.errors.contains("the one that made this socket is gone; start it"))
+            #expect(run.errors.contains("no process listens at this socket; start it"))
         }
     }
 
     @Test(arguments: [
         (
-            PlayedDaemon(hello: "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n"),
-            "it is not thumbcached but redis that listens at"
+            FakeDaemon(hello: "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n"),
+            "is not thumbcached (its HELLO says redis)"
         ),
-        (PlayedDaemon(hello: "SSH-2.0-x\r\n"), "does not speak the protocol"),
-        (PlayedDaemon(replies: []), "closed the connection before it answered"),
+        (FakeDaemon(hello: "SSH-2.0-x\r\n"), "does not speak the protocol of thumbcached"),
+        (FakeDaemon(replies: []), "closed the connection before responding"),
     ])
-    func `3 when it is no thumbcached that answers, or nobody`(_ daemon: PlayedDaemon, _ reason: String) throws {
+    func `status 3 if the server is not thumbcached or does not respond`(_ daemon: FakeDaemon, _ reason: String) throws
+    {
         let run = try Thumbcachectl.run(["ping"], against: daemon)
         #expect(run.status == 3)
         #expect(run.errors.contains(reason))
@@ -141,13 +142,13 @@ import Testing
         (["stat", "alice", "bob"], "_\r\n"),
         (["stat", "alice"], "*-1\r\n"),
     ])
-    func `4 when there is no such image`(_ arguments: [String], _ reply: String) throws {
-        let run = try Thumbcachectl.run(arguments, against: PlayedDaemon(replies: [reply]))
+    func `status 4 if there is no image`(_ arguments: [String], _ reply: String) throws {
+        let run = try Thumbcachectl.run(arguments, against: FakeDaemon(replies: [reply]))
         #expect(run.status == 4)
         #expect(run.text == "")
         #expect(run.errors != "")
 
-        let json = try Thumbcachectl.run(arguments + ["--json"], against: PlayedDaemon(replies: [reply]))
+        let json = try Thumbcachectl.run(arguments + ["--json"], against: FakeDaemon(replies: [reply]))
         #expect(json.status == 4)
         #expect(json.text == "null\n")
     }

@@ -3,12 +3,12 @@ import Testing
 
 @testable import thumbcachectl
 
-/// What is printed for people rather than for programs.
+/// Output that is formatted for people.
 @Suite struct ThumbcachectlPeopleTests {
-    @Test func `colours and the cursor are for terminals that have them`() {
+    @Test func `colors and cursor control are used only on terminals that support them`() {
         func terminal(_ isTerminal: Bool, _ variables: [String: String]) -> [Bool] {
             let terminal = Terminal(1, isTerminal: isTerminal) { variables[$0] }
-            return [terminal.hasCursor, terminal.hasColour]
+            return [terminal.hasCursor, terminal.hasColor]
         }
         #expect(terminal(true, ["TERM": "xterm"]) == [true, true])
         #expect(terminal(true, ["TERM": "xterm", "NO_COLOR": "1"]) == [true, false])
@@ -26,17 +26,17 @@ import Testing
         #expect(Times.duration(seconds) == text)
     }
 
-    @Test func `seconds are a duration on a terminal, and stay seconds in a pipe`() throws {
-        let daemon = PlayedDaemon(replies: ["%2\r\n$3\r\nage\r\n:3661\r\n$5\r\nepoch\r\n:3661\r\n"])
+    @Test func `seconds are formatted as a duration on a terminal only`() throws {
+        let daemon = FakeDaemon(replies: ["%2\r\n$3\r\nage\r\n:3661\r\n$5\r\nepoch\r\n:3661\r\n"])
         let shown = try Thumbcachectl.run(["stat", "alice", "bob"], terminal: true, against: daemon)
         #expect(shown.text == "age    1 h 1 min\nepoch  3661\n")
         let piped = try Thumbcachectl.run(["stat", "alice", "bob"], against: daemon)
         #expect(piped.text == "age 3661\nepoch 3661\n")
     }
 
-    @Test func `metrics go to a pipe as they are, and to a terminal without what it would obey`() throws {
+    @Test func `metrics are escaped on a terminal and unchanged in a pipe`() throws {
         let text = "# HELP a \u{1b}[2J\na{b=\"\\\\c\"} 1.5\n"
-        let daemon = PlayedDaemon(replies: ["$\(text.utf8.count)\r\n\(text)\r\n"])
+        let daemon = FakeDaemon(replies: ["$\(text.utf8.count)\r\n\(text)\r\n"])
         #expect(try Thumbcachectl.run(["metrics"], against: daemon).text == text)
         let shown = try Thumbcachectl.run(["metrics"], terminal: true, against: daemon).text
         #expect(shown == "# HELP a \\x1b[2J\na{b=\"\\\\\\\\c\"} 1.5\n")
@@ -44,13 +44,13 @@ import Testing
         #expect(json == "[{\"name\":\"a\",\"labels\":{\"b\":\"\\\\c\"},\"value\":1.5}]\n")
     }
 
-    @Test func `what is no socket is not asked to start a daemon`() throws {
+    @Test func `the error for a plain file does not suggest to start a daemon`() throws {
         let run = try Thumbcachectl.run(["--socket", "/etc/passwd", "ping"])
         #expect(run.status == 3)
-        #expect(run.errors.hasPrefix("thumbcachectl: /etc/passwd is no socket; name"))
+        #expect(run.errors.hasPrefix("thumbcachectl: /etc/passwd is not a socket; name"))
     }
 
-    @Test func `a bar fits its terminal`() {
+    @Test func `the progress bar fits the terminal`() {
         #expect(ProgressLine.bar(1, of: 2, columns: 20) == "[#####.....] 1 of 2")
         #expect(ProgressLine.bar(2, of: 2, columns: 10) == "2 of 2")
         #expect(ProgressLine.bar(100, of: 100, columns: 200).count == 63)

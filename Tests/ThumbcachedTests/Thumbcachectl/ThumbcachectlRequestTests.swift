@@ -40,14 +40,14 @@ import Testing
         (["metrics"], ["METRICS"]),
         (["ping"], ["PING"]),
     ])
-    func `each command line asks for what it says`(_ arguments: [String], _ request: [String]) throws {
-        let run = try Thumbcachectl.run(arguments, against: PlayedDaemon(replies: ["+OK\r\n"]))
+    func `each command line sends the expected request`(_ arguments: [String], _ request: [String]) throws {
+        let run = try Thumbcachectl.run(arguments, against: FakeDaemon(replies: ["+OK\r\n"]))
         #expect(run.requests == [request])
     }
 
-    @Test func `an image is sent as it is, from standard input or a file`() throws {
+    @Test func `an image is sent unchanged from standard input or a file`() throws {
         let image = Array("\r\n$-1\r\n\0".utf8)
-        let daemon = PlayedDaemon(replies: ["+OK\r\n"])
+        let daemon = FakeDaemon(replies: ["+OK\r\n"])
         let piped = try Thumbcachectl.run(
             ["put", "alice", "bob", "-", "--size", "64", "--ttl", "1d"], input: image, against: daemon)
         #expect(piped.status == 0)
@@ -61,10 +61,10 @@ import Testing
     }
 
     @Test(arguments: [("secret\n", "secret"), ("secret\r\n", "secret"), ("secret", "secret"), ("se\ncret", "se\ncret")])
-    func `I11: a token comes from a file or standard input, without its last line break`(
+    func `I11: a token is read from a file or standard input, without its last line break`(
         _ content: String, _ token: String
     ) throws {
-        let daemon = PlayedDaemon(replies: ["+OK\r\n"])
+        let daemon = FakeDaemon(replies: ["+OK\r\n"])
         let piped = try Thumbcachectl.run(
             ["login", "alice", "--token-file", "-"], input: Array(content.utf8), against: daemon)
         #expect(piped.requests == [["LOGIN", "alice", "TOKEN", token]])
@@ -76,8 +76,8 @@ import Testing
         }
     }
 
-    @Test func `I11: a refresh token comes from a file too, beside the access token or alone`() throws {
-        let daemon = PlayedDaemon(replies: ["+OK\r\n"])
+    @Test func `I11: a refresh token is read from a file, with or without an access token`() throws {
+        let daemon = FakeDaemon(replies: ["+OK\r\n"])
         try Fixture.withDirectory { directory in
             try Data("renew\n".utf8).write(to: URL(filePath: "\(directory)/refresh"))
             let arguments = ["login", "alice", "--refresh-token-file", "\(directory)/refresh"]
@@ -89,13 +89,13 @@ import Testing
         }
     }
 
-    @Test func `a token that never ends is not read to the end`() throws {
+    @Test func `an endless token file is read up to the limit`() throws {
         let run = try Thumbcachectl.run(["login", "alice", "--token-file", "/dev/zero"])
         #expect(run.status == 2)
-        #expect(run.errors == "thumbcachectl: /dev/zero has more than 1048576 bytes; that is too much for a token\n")
+        #expect(run.errors == "thumbcachectl: /dev/zero is too large for a token; at most 1048576 bytes are accepted\n")
     }
 
-    @Test func `the socket may be named before or behind the command`() throws {
+    @Test func `--socket is accepted before and after the command`() throws {
         try Fixture.withDirectory { directory in
             for arguments in [["--socket", "\(directory)/s", "ping"], ["ping", "--socket", "\(directory)/s"]] {
                 let run = try Thumbcachectl.run(arguments, environment: ["THUMBCACHED_SOCKET": "/other"])

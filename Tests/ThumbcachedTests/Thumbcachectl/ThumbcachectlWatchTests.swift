@@ -11,14 +11,14 @@ import Testing
         ">3\r\n$7\r\nmessage\r\n$5\r\nalice\r\n$\(text.utf8.count)\r\n\(text)\r\n"
     }
 
-    /// What is behind the time.
-    private func said(_ text: String) -> [String] {
+    /// The lines without their times.
+    private func events(in text: String) -> [String] {
         text.split(separator: "\n").map { $0.split(separator: " ", maxSplits: 2).last.map(String.init) ?? "" }
     }
 
-    @Test func `each event is a line`() throws {
+    @Test func `each event is one line`() throws {
         let messages = ["login 4096", "update 4096 b\u{1b}[2J c", "purge 4097 bob", "logout 4098"]
-        let daemon = PlayedDaemon(
+        let daemon = FakeDaemon(
             replies: ["+PONG\r\n"],
             furtherConnections: [[Self.confirmation + messages.map(Self.message).joined()]])
         let run = try Thumbcachectl.run(["watch", "alice", "--count", "4"], against: daemon)
@@ -26,20 +26,20 @@ import Testing
         #expect(run.errors == "")
         #expect(run.requests == [["PING"], ["SUBSCRIBE", "alice"]])
         #expect(
-            said(run.text) == [
+            events(in: run.text) == [
                 "watching", "login alice", "update alice b\\x1b[2J c", "purge alice bob", "logout alice",
             ])
     }
 
-    @Test func `a connection that is lost is said`() {
+    @Test func `a lost connection is reported`() {
         let line = EventLine(.gap, at: Times.Moment(seconds: 1_700_000_000, milliseconds: 7))
-        #expect(line.text.hasSuffix(" lost the connection, or too many events at once: events may be missed"))
+        #expect(line.text.hasSuffix(" lost (connection closed or too many events); events may be missed"))
         #expect(!line.isEvent)
     }
 
-    @Test func `without a user, or with all, it is about everybody`() throws {
+    @Test func `without a user, or with '*', all users are watched`() throws {
         for arguments in [["watch"], ["watch", "*"], ["watch", "bob", "*"]] {
-            let daemon = PlayedDaemon(
+            let daemon = FakeDaemon(
                 replies: ["+PONG\r\n"],
                 furtherConnections: [[">3\r\n$9\r\nsubscribe\r\n$1\r\n*\r\n:1\r\n" + Self.message("login 1")]])
             let run = try Thumbcachectl.run(arguments + ["--count", "1"], against: daemon)
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func `an event is an object as JSON`() {
+    @Test func `an event is one JSON object`() {
         let moment = Times.Moment(seconds: 1_700_000_000, milliseconds: 7)
         func json(_ event: ThumbcacheEvent) -> String { EventLine(event, at: moment).json }
         let time = "{\"time\":\"2023-11-14T22:13:20.007Z\",\"event\":"

@@ -4,9 +4,9 @@ import Testing
 
 @testable import thumbcachectl
 
-/// What `doctor` makes of what it finds.
+/// The decisions and output of `doctor`.
 @Suite struct DoctorTests {
-    @Test func `what is wrong decides the exit status, then what nobody could look at`() {
+    @Test func `problems determine the exit status, then unknown results`() {
         func status(_ diagnostics: Diagnostic...) -> thumbcachectl.ExitStatus? {
             Diagnosis(diagnostics: diagnostics.map { ("a", $0) }).failure?.status
         }
@@ -16,7 +16,7 @@ import Testing
         #expect(status(.unknown("b"), .wrong("c", "d"), .ok("a")) == .refused)
     }
 
-    @Test func `a diagnostic has what to do below it, and nothing that a terminal obeys`() {
+    @Test func `a diagnostic is escaped, with its remedy on the next line`() {
         let diagnosis = Diagnosis(diagnostics: [
             ("socket", .wrong("no \u{1b}[2J", "mend\u{7} it")), ("keys", .ok("good")),
         ])
@@ -26,13 +26,13 @@ import Testing
                 "wrong    socket         no \\x1b[2J", "                        -> mend\\x07 it",
                 "ok       keys           good",
             ])
-        let coloured = Terminal(1, isTerminal: true) { ["TERM": "xterm"][$0] }
-        #expect(diagnosis.lines(on: coloured)[0].hasPrefix("\u{1b}[31mwrong    \u{1b}[0msocket"))
+        let colored = Terminal(1, isTerminal: true) { ["TERM": "xterm"][$0] }
+        #expect(diagnosis.lines(on: colored)[0].hasPrefix("\u{1b}[31mwrong    \u{1b}[0msocket"))
         let json = "{\"check\":\"keys\",\"verdict\":\"ok\",\"what\":\"good\",\"remedy\":null}]"
         #expect(diagnosis.json.hasSuffix(json))
     }
 
-    @Test func `the files that a configuration names are found in its lines`() {
+    @Test func `string settings are found in configuration lines`() {
         let lines = ConfigurationLines(
             """
             # [storage]
@@ -57,7 +57,7 @@ import Testing
         #expect(lines.all(".client-secret-file").map(\.value) == ["/secret"])
     }
 
-    @Test func `advice is for the daemon that is examined`() throws {
+    @Test func `advice depends on the examined daemon`() throws {
         func advice(_ socket: String, _ configuration: String? = nil) throws -> [String] {
             var options = DaemonOptions()
             options.socket = socket
@@ -79,24 +79,24 @@ import Testing
     @Test(arguments: [
         (0o040_700, 1, String?.none), (0o040_755, 1, "has mode 0755; it should be 0700"),
         (0o040_600, 1, "has mode 0600; it should be 0700"), (0o040_700, 2, "belongs to uid 2, not to uid 1"),
-        (0o100_700, 1, "is no directory"), (0o120_700, 1, "is no directory"),
+        (0o100_700, 1, "is not a directory"), (0o120_700, 1, "is not a directory"),
     ])
-    func `a directory belongs to its owner alone`(_ mode: Int, _ uid: Int, _ fault: String?) {
+    func `a directory with a wrong owner, mode or type violates the rule`(_ mode: Int, _ uid: Int, _ fault: String?) {
         var status = stat()
         (status.st_mode, status.st_uid) = (mode_t(mode), uid_t(uid))
-        #expect(Rule(owner: 1, refused: 0o077, required: 0o700).fault(of: status)?.what == fault)
+        #expect(FileRule(owner: 1, refused: 0o077, required: 0o700).violation(in: status)?.what == fault)
     }
 
-    @Test func `what is not there, and what may not be looked at, is not as it should be`() throws {
+    @Test func `a missing file, an inaccessible file and a wrong mode are distinguished`() throws {
         try Fixture.withDirectory { directory in
-            let rule = Rule(owner: getuid(), refused: 0o077, required: 0o700)
-            #expect(rule.look(at: "\(directory)/none", missing: .note("none")) == .note("none"))
-            #expect(rule.look(at: "/dev/null/x", missing: .ok("")).verdict == .unknown)
+            let rule = FileRule(owner: getuid(), refused: 0o077, required: 0o700)
+            #expect(rule.check("\(directory)/none", missing: .note("none")) == .note("none"))
+            #expect(rule.check("/dev/null/x", missing: .ok("")).verdict == .unknown)
             chmod(directory, 0o755)
-            let diagnostic = rule.look(at: directory, missing: .ok(""))
+            let diagnostic = rule.check(directory, missing: .ok(""))
             #expect(diagnostic.verdict == .wrong && diagnostic.remedy == "chmod 0700 \(directory)")
             chmod(directory, 0o700)
-            #expect(rule.look(at: directory, missing: .note("")).verdict == .ok)
+            #expect(rule.check(directory, missing: .note("")).verdict == .ok)
         }
     }
 
@@ -112,7 +112,7 @@ import Testing
             })
     }
 
-    @Test func `a unit that a boot would not start, that is masked or has failed is named`() {
+    @Test func `units that are disabled, masked, missing or failed are reported`() {
         let good = [
             ("thumbcached.socket", "loaded", "active", "enabled", 0),
             ("thumbcached-fetcher.socket", "loaded", "active", "enabled", 0),
@@ -123,12 +123,12 @@ import Testing
             ("thumbcached-renderer.service", "loaded", "inactive", "static", 0),
         ]
         #expect(UnitsCheck.diagnostics(states(good)).map(\.verdict) == [.ok])
-        let lean =
+        let minimal =
             good.dropLast(2) + [
                 ("thumbcached-renderer.socket", "not-found", "inactive", "", 0),
                 ("thumbcached-renderer.service", "not-found", "inactive", "", 0),
             ]
-        #expect(UnitsCheck.diagnostics(states(Array(lean))).map(\.verdict) == [.note])
+        #expect(UnitsCheck.diagnostics(states(Array(minimal))).map(\.verdict) == [.note])
         let bad = [
             ("thumbcached.socket", "loaded", "inactive", "disabled", 0),
             ("thumbcached-fetcher.socket", "not-found", "inactive", "", 0),
@@ -142,19 +142,19 @@ import Testing
             UnitsCheck.diagnostics(states(bad)) == [
                 .wrong("thumbcached.socket is not active", "systemctl start thumbcached.socket"),
                 .wrong(
-                    "thumbcached.socket is not enabled: a boot would not start it",
+                    "thumbcached.socket is not enabled: it will not start at boot",
                     "systemctl enable thumbcached.socket"),
-                .wrong("thumbcached-fetcher.socket is not installed", "make install, or apt install"),
+                .wrong("thumbcached-fetcher.socket is not installed", "reinstall the package, or run make install"),
                 .wrong("thumbcached.path is masked", "systemctl unmask thumbcached.path"),
-                .wrong("thumbcached.service has failed (exit-code)", "journalctl -u thumbcached.service -e says why"),
+                .wrong("thumbcached.service has failed (exit-code)", "see journalctl -u thumbcached.service -e"),
                 .note(
-                    "thumbcached-fetcher.service was started anew 3 times",
-                    "journalctl -u thumbcached-fetcher.service says why"),
+                    "thumbcached-fetcher.service was restarted 3 times",
+                    "see journalctl -u thumbcached-fetcher.service"),
                 .wrong("thumbcached-renderer.service is not loaded", "systemctl status thumbcached-renderer.service"),
             ])
     }
 
-    @Test func `a log-out that would end no cache is named`() {
+    @Test func `an inactive logout hook is reported`() {
         let units = ["thumbcached-logout@1000.service", "thumbcached-logout@1001.service"]
         let states = states([
             (units[0], "loaded", "active", "static", 0), (units[1], "loaded", "inactive", "static", 0),
@@ -170,7 +170,7 @@ import Testing
         (.server(.denied, message: "a private address"), .wrong), (.server(.unauthorized, message: ""), .note),
         (.server(.badImage, message: ""), .note), (.server(.busy, message: ""), .unknown), (.timeout, .unknown),
     ])
-    func `an origin that says no has answered; one that fails has not`(
+    func `an origin that rejects the request passes; one that fails does not`(
         _ error: ThumbcacheError, _ verdict: Diagnostic.Verdict
     ) {
         #expect(OriginsCheck.diagnostic(of: "a", .failure(error), log: "").verdict == verdict)
@@ -178,12 +178,12 @@ import Testing
     }
 
     @Test(arguments: [
-        (["docter"], "there is no command 'docter'; did you mean doctor?"),
-        (["--socket", "s", "logut", "alice"], "there is no command 'logut'; did you mean logout?"),
-        (["--socket=s", "something"], "there is no command 'something'; --help lists those there are"),
+        (["docter"], "unknown command 'docter'; did you mean doctor?"),
+        (["--socket", "s", "logut", "alice"], "unknown command 'logut'; did you mean logout?"),
+        (["--socket=s", "something"], "unknown command 'something'; --help lists the commands"),
         (["get"], nil), (["help", "get"], nil), (["--socket", "s"], nil), ([], nil), (["--jsn"], nil),
     ])
-    func `a misspelt command is told from one whose arguments are wrong`(_ arguments: [String], _ message: String?)
+    func `an unknown command gets a suggestion`(_ arguments: [String], _ message: String?)
         throws
     {
         #expect(thumbcachectl.Thumbcachectl.unknownCommand(arguments) == message)

@@ -3,9 +3,9 @@ import Testing
 
 @testable import thumbcachectl
 
-/// The screen of `top`, made of figures and a size alone.
+/// The screen of `top`.
 @Suite struct TopTests {
-    /// What a daemon says: `factor` of everything.
+    /// Statistics of a daemon, multiplied by `factor`.
     private func figures(_ time: Double, _ factor: Double, more: String = "") throws -> TopFigures {
         let buckets = ["memory", "disk", "origin", "none"].flatMap { source in
             [("0.001", 50.0), ("0.01", 95), ("0.1", 99), ("+Inf", 100)].map { bound, count in
@@ -18,7 +18,7 @@ import Testing
             thumbcached_uptime_seconds 3661
             thumbcached_connections 3
             thumbcached_open_caches 2
-            thumbcached_endings_owed 0
+            thumbcached_invalidations_pending 0
             thumbcached_resident_memory_bytes 34197504
             thumbcached_memory_tier_bytes 13824
             thumbcached_memory_tier_capacity_bytes 67108864
@@ -36,7 +36,7 @@ import Testing
         return TopFigures(try ThumbcacheMetrics(text), time: time)
     }
 
-    /// A row of the table of requests.
+    /// A row of the request table.
     private func row(_ name: String, _ cells: String...) -> String {
         "  " + name + String(repeating: " ", count: 10 - name.count)
             + cells.map { String(repeating: " ", count: 11 - $0.count) + $0 }.joined()
@@ -49,28 +49,28 @@ import Testing
         return screen.lines(Terminal.Size(columns: columns, rows: rows)).map(\.text)
     }
 
-    @Test func `a screen of the usual size has it all`() throws {
+    @Test func `a standard screen shows all rows`() throws {
         #expect(
             try screen(80, 24) == [
                 "thumbcached 1.2.3\\x1b[2J   up 1 h 1 min" + String(repeating: " ", count: 22) + "2026-11-23 12:00:00",
                 "",
-                row("", "per second", "in all", "p50", "p95", "p99", "p99.9").replacing(/^ {8}/, with: "requests"),
+                row("", "per second", "total", "p50", "p95", "p99", "p99.9").replacing(/^ {8}/, with: "requests"),
                 row("memory", "100", "300", "≤ 1 ms", "≤ 10 ms", "≤ 100 ms", "> 10 s"),
                 row("disk", "100", "300", "≤ 1 ms", "≤ 10 ms", "≤ 100 ms", "> 10 s"),
                 row("origin", "100", "300", "≤ 1 ms", "≤ 10 ms", "≤ 100 ms", "> 10 s"),
                 row("none", "0", "0", "-", "-", "-", "-"),
                 "",
-                "hits        66.7 % now   66.7 % in all   -/s stale",
-                "downloads   - in flight   - queued   10/s begun   0/s failed   - unwritten",
-                "memory      33 MiB resident   tier 14 KiB of 64 MiB   500 B held for clients",
+                "hits        66.7 % now   66.7 % total   -/s stale",
+                "downloads   - in flight   - queued   10/s started   0/s failed   - unwritten",
+                "memory      33 MiB resident   tier 14 KiB of 64 MiB   500 B buffered for clients",
                 "disk        12k images   1 GiB   -/s evicted",
-                "clients     3 connected   -/s came   -/s refused",
-                "caches      2 open   0 log-outs owed   1/s done",
+                "clients     3 connected   -/s accepted   -/s refused",
+                "caches      2 open   0 logouts owed   1/s done",
                 "breakers    0 hosts open   0 uids open",
             ])
     }
 
-    @Test func `a larger terminal shows the origins, and all sources of images`() throws {
+    @Test func `a larger terminal also shows origins and unused sources`() throws {
         let more = """
             thumbcached_origin_requests_total{origin="a"} 10
             thumbcached_origin_received_bytes_total{origin="a"} 4096
@@ -79,9 +79,16 @@ import Testing
         #expect(try !screen(80, 14, more: more).contains { $0.hasPrefix("origin") || $0.hasPrefix("  none") })
     }
 
+    @Test func `the columns of the table do not depend on the names of the sources`() throws {
+        let more = "thumbcached_request_duration_seconds_bucket{source=\"revalidated\",le=\"+Inf\"} 0"
+        let rows = try screen(80, 40, more: more).filter { $0.hasPrefix("  ") }
+        #expect(rows.contains { $0.hasPrefix("  revalidated  ") })
+        #expect(rows.allSatisfy { $0.count == row("none", "", "", "", "", "", "").count }, "\(rows)")
+    }
+
     @Test(arguments: [(200, 60), (80, 24), (80, 10), (40, 12), (20, 5), (7, 2), (1, 1)])
-    func `it fits every size, and its first line is the program`(_ columns: Int, _ rows: Int) throws {
-        let trouble = "the daemon did not answer"
+    func `the screen fits every size and begins with the header`(_ columns: Int, _ rows: Int) throws {
+        let trouble = "the daemon did not respond"
         for lines in [try screen(columns, rows), try screen(columns, rows, trouble: trouble)] {
             #expect(!lines.isEmpty && lines.count <= rows)
             #expect(lines.allSatisfy { $0.count <= columns && $0.last != " " })
@@ -90,42 +97,42 @@ import Testing
         if rows > 1 { #expect(try screen(columns, rows, trouble: trouble)[1] == trouble.prefix(columns)) }
     }
 
-    @Test func `what somebody should look at is red, and stays where there is little room`() throws {
+    @Test func `alarms are red and stay on small screens`() throws {
         let more = """
             thumbcached_origin_retry_seconds{origin="default"} 0
             thumbcached_origin_retry_seconds{origin="broken\u{1b}"} 75
             """
         let screen = TopScreen(
             now: try figures(12, 3, more: more), before: try figures(10, 1), clock: "2026-11-23 12:00:00")
-        let lines = screen.lines(.usual)
-        #expect(lines.last == .init(text: "origin      broken\\x1b has failed; asked again in 1 min 15 s", style: .red))
+        let lines = screen.lines(.standard)
+        #expect(lines.last == .init(text: "origin      broken\\x1b failed; next attempt in 1 min 15 s", style: .red))
         #expect(lines.filter { $0.style == .red }.count == 1)
-        var owing = try figures(12, 3)
-        owing.values["endings_owed"] = 1
-        owing.values["breakers_open/host"] = 2
-        let small = TopScreen(now: owing, before: nil, clock: "").lines(Terminal.Size(columns: 80, rows: 6))
+        var pending = try figures(12, 3)
+        pending.values["invalidations_pending"] = 1
+        pending.values["breakers_open/host"] = 2
+        let small = TopScreen(now: pending, before: nil, clock: "").lines(Terminal.Size(columns: 80, rows: 6))
         #expect(small.filter { $0.style == .red }.map { $0.text.prefix(8) } == ["caches  ", "breakers"])
     }
 
-    @Test func `behind a restart nothing is said of the last second`() throws {
+    @Test func `after a restart, rates are unknown`() throws {
         let screen = TopScreen(now: try figures(12, 1), before: try figures(10, 3), clock: "")
-        let lines = screen.lines(.usual).map(\.text)
+        let lines = screen.lines(.standard).map(\.text)
         #expect(lines[3] == row("memory", "-", "100", "-", "-", "-", "-"))
-        #expect(lines[8].hasPrefix("hits        - now   66.7 % in all"))
+        #expect(lines[8].hasPrefix("hits        - now   66.7 % total"))
     }
 
-    @Test func `who is no admin sees figures of their own`() {
+    @Test func `a user without admin rights sees own statistics`() {
         func figures(_ time: Double, _ hits: Int) -> TopFigures {
             TopFigures(
                 info:
-                    "# Server\r\nthumbcached_version:1.2.3\r\nuptime_in_seconds:60\r\n# Cache\r\nmemory_hits:\(hits)\r\n"
-                    + "# Store\r\nimages:7\r\nbytes:2048\r\norigin_a:retry_in_ms=1500\r\norigin_b:retry_in_ms=0\r\n",
+                    "# Server\r\nthumbcached_version:1.2.3\r\nuptime_in_seconds:60\r\n# Cache\r\nhits_memory:\(hits)\r\n"
+                    + "# Store\r\nstored_images:7\r\nstored_bytes:2048\r\norigin_a:retry_in_ms=1500\r\norigin_b:retry_in_ms=0\r\n",
                 time: time)
         }
-        let lines = TopScreen(now: figures(3, 30), before: figures(1, 10), clock: "").lines(.usual).map(\.text)
+        let lines = TopScreen(now: figures(3, 30), before: figures(1, 10), clock: "").lines(.standard).map(\.text)
         #expect(lines.contains("hits        10/s in memory"))
         #expect(lines.contains("disk        7 images   2 KiB"))
-        #expect(lines.last == "origin      a has failed; asked again in 2 s")
+        #expect(lines.last == "origin      a failed; next attempt in 2 s")
         #expect(!lines.contains { $0.contains("requests") })
     }
 
@@ -147,7 +154,7 @@ import Testing
     ])
     func `a size has its unit`(_ value: Double, _ text: String) { #expect(TopScreen.bytes(value) == text) }
 
-    @Test func `for programs every figure has its name`() throws {
+    @Test func `JSON contains every value by name`() throws {
         let json = try figures(12, 3).json(since: try figures(10, 1))
         #expect(json.contains("\"hit-rate\":0.6666666666666666"))
         let memory = "{\"total\":300,\"per-second\":100,\"p50\":0.001,\"p95\":0.01,\"p99\":0.1}"

@@ -11,24 +11,24 @@ import ThumbcacheProtocol
 struct OIDCCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "thumbcached-oidc",
-        abstract: "Takes log-outs from an OpenID Connect provider, and publishes them to a fleet.",
+        abstract: "Receive logouts from an OpenID Connect provider and publish them to a fleet.",
         discussion: """
-            Listens for POST /backchannel-logout, as OpenID Connect Back-Channel Logout 1.0 has it, checks the logout \
-            token with the provider's keys, and publishes the log-out as thumbcachectl fleet logout does: to a stream \
-            of Redis or Valkey that thumbcached-relay follows on each host. fleet/docs/fleet.md has the whole.
+            Serves POST /backchannel-logout (OpenID Connect Back-Channel Logout 1.0), verifies the logout token with the \
+            provider's keys, and publishes the logout to a Redis or Valkey stream that thumbcached-relay follows on \
+            each host. See fleet/docs/oidc.md.
 
-            It knows no daemon. Who breaks into it can log users out, and read nothing.
+            The program has no access to any daemon: an attacker who controls it can log users out, but read nothing.
             """,
         version: Version.current)
 
     @Option(
         name: .customLong("config"),
         help: ArgumentHelp(
-            "The configuration. Without it \(OIDCConfiguration.defaultFile) is read, if it exists.",
+            "The configuration file; by default \(OIDCConfiguration.defaultFile), if it exists.",
             valueName: "file"))
     var path: String?
 
-    @Flag(help: "Say what is wrong with the configuration, and end.")
+    @Flag(help: "Check the configuration and exit.")
     var checkConfig = false
 
     static func main() async {
@@ -44,7 +44,7 @@ struct OIDCCommand: AsyncParsableCommand {
             let configuration = try OIDCConfiguration.load(file: path)
             if checkConfig { return }
             let level = configuration.logLevel
-            let isJournal = Journal.isBehind(STDERR_FILENO, Self.journalStream)
+            let isJournal = Journal.isConnected(STDERR_FILENO, to: Self.journalStream)
             let log = Logger(label: "thumbcached-oidc") {
                 StructuredLog(label: $0, threshold: { level }, isJournal: isJournal)
             }

@@ -7,8 +7,7 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Wires the program, and serves until a signal ends the process: what was begun is not answered, and the provider
-/// sends it again or shows that it failed.
+/// Composition root. Serves until a signal terminates the process, without a response to requests in flight.
 struct Serve: Sendable {
     let configuration: OIDCConfiguration
     let log: Logger
@@ -16,7 +15,7 @@ struct Serve: Sendable {
     func run() async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         let service = try await service(group)
-        if service == nil { log.warning("no identity provider is configured: every log-out is refused") }
+        if service == nil { log.warning("no identity provider configured; rejecting all logouts") }
         let endpoint = LogoutEndpoint(
             service, limits: configuration.limits, log: log, now: Self.milliseconds)
         let server = LogoutServer(
@@ -27,10 +26,10 @@ struct Serve: Sendable {
             switch address {
             case .tcp(let host, _): address = .tcp(host: host, port: channel.localAddress?.port ?? 0)
             case .unix(let path):
-                // The group of the file is who may connect. Until here its mode is 0600, by the umask.
+                // Lets the file's group connect; until here the mode is 0600, by the umask.
                 guard chmod(path, 0o660) == 0 else {
                     log.error(
-                        "the socket is not open to its group", metadata: ["reason": "\(SystemError("chmod").reason)"])
+                        "cannot set the socket's mode", metadata: ["reason": "\(SystemError("chmod").reason)"])
                     return
                 }
             }
@@ -42,7 +41,7 @@ struct Serve: Sendable {
     private func service(_ group: any EventLoopGroup) async throws -> LogoutService? {
         guard configuration.hasProvider, let user = configuration.user else { return nil }
         var http = HTTPClient.Configuration()
-        // Keys are where the configuration says, and nowhere else.
+        // Keys come only from the configured URL.
         http.redirectConfiguration = .disallow
         http.httpVersion = .http1Only
         http.timeout = .init(connect: .milliseconds(configuration.keyTimeout))
@@ -51,14 +50,13 @@ struct Serve: Sendable {
         tls.minimumTLSVersion = .tlsv12
         if !configuration.authorities.isEmpty { tls.trustRoots = .file(configuration.authorities) }
         http.tlsConfiguration = tls
-        // It lives as long as the process.
         let client = HTTPClient(eventLoopGroupProvider: .shared(group), configuration: http)
         let keys = KeyStore(
             HTTPSKeyDownload(
                 client: client, url: configuration.jwks, limit: .milliseconds(configuration.keyTimeout)),
             algorithms: configuration.rules.algorithms, times: configuration.keyTimes, log: log,
             now: Self.milliseconds)
-        // What is wrong with them shows at the start, and not at the first log-out.
+        // Download at start, so that errors appear in the log before the first logout.
         await keys.refresh()
         let connector = try RedisConnector(configuration.redis, name: "thumbcached-oidc", loop: group.next())
         return LogoutService(
@@ -77,8 +75,7 @@ struct Serve: Sendable {
         return tls
     }
 
-    /// All that an answer waits for, each up to its own limit: keys twice, and the server, which sentinels know, with
-    /// its replicas.
+    /// The sum of all timeouts in a response: two key downloads, the sentinels, the server and its replicas.
     private var answerTime: TimeAmount {
         let servers = Int64(1 + 2 * configuration.redis.sentinels.count)
         return .milliseconds(
@@ -86,10 +83,10 @@ struct Serve: Sendable {
                 + configuration.stream.wait)
     }
 
-    /// Milliseconds of a clock that nobody sets and that does not stop while the machine sleeps.
+    /// Milliseconds of CLOCK_BOOTTIME, which includes suspend.
     private static let milliseconds: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_BOOTTIME) / 1_000_000 }
 
-    /// The server says what is said here already.
+    /// Suppresses the server's informational messages, which repeat ours.
     private static func quiet(_ log: Logger) -> Logger {
         var log = log
         log.logLevel = .warning

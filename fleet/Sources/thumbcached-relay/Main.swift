@@ -6,7 +6,7 @@ import LinuxSupport
 import ProgramSupport
 import ThumbcacheProtocol
 
-/// `thumbcached-relay`: brings log-outs that were published for many machines to the daemon of this one.
+/// `thumbcached-relay`: forwards logouts published to a stream to this machine's daemon.
 @main
 enum Main {
     static func main() async {
@@ -20,33 +20,33 @@ enum Main {
             if let command = command as? any FleetSubcommand {
                 let status = try await command.run(in: environment)
                 fflush(nil)
-                // What runs yet has nothing to lose: the position is durable, or not there.
+                // Background tasks need no shutdown: a saved position is already durable.
                 _exit(status)
             }
             try command.run()
         } catch let error as CommandFailure {
-            complain(root, error.description, status: error.status)
+            fail(root, error.description, status: error.status)
         } catch {
             // --help and --version arrive here, too, and are no errors.
             if root.exitCode(for: error) == .success {
                 print(root.fullMessage(for: error))
             } else {
-                complain(root, root.message(for: error) + "; see --help", status: CommandFailure.usage)
+                fail(root, root.message(for: error) + "; see --help", status: CommandFailure.usage)
             }
         }
     }
 
-    /// thumbcachectl passes this as the program's name: help and errors then name what the user has called.
+    /// thumbcachectl passes this as the program's name: help and errors then name that command.
     private static var isCalledByTool: Bool { CommandLine.arguments.first == FleetRoot.name }
 
-    /// What of the environment is read.
+    /// The environment variables that are used.
     private static var environment: [String: String] {
         ["STATE_DIRECTORY", "JOURNAL_STREAM"].reduce(into: [:]) { values, name in
             if let value = getenv(name) { values[name] = String(cString: value) }
         }
     }
 
-    private static func complain(_ root: any ParsableCommand.Type, _ message: String, status: CInt) -> Never {
+    private static func fail(_ root: any ParsableCommand.Type, _ message: String, status: CInt) -> Never {
         StandardError().write("\(root.configuration.commandName ?? RelayCommand.name): \(message)\n")
         fflush(nil)
         _exit(status)
@@ -57,7 +57,7 @@ enum Main {
     }
 }
 
-/// Why a command ends without having done what it is for.
+/// A failed command and its exit status.
 struct CommandFailure: Error, CustomStringConvertible {
     let status: CInt
     let description: String
@@ -72,8 +72,8 @@ struct CommandFailure: Error, CustomStringConvertible {
 }
 
 private let exitStatuses = """
-    Exit status: 0 done by every host; 1 published, and not done by every host, or failed; 2 wrong usage; 3 Redis cannot \
-    be reached.
+    Exit status: 0 done by every host; 1 published but not done by every host, or failed; 2 invalid usage; 3 Redis \
+    unreachable.
     """
 
 struct RelayCommand: ParsableCommand {
@@ -81,7 +81,7 @@ struct RelayCommand: ParsableCommand {
 
     static let configuration = CommandConfiguration(
         commandName: name,
-        abstract: "Carry logouts to many machines, over a stream of Redis or Valkey.",
+        abstract: "Forward logouts to many machines over a Redis or Valkey stream.",
         discussion: """
             On each host, run follows the stream and forwards its entries to the host's thumbcached. The other commands \
             publish entries and show which hosts have done them; thumbcachectl fleet calls them. See fleet/docs/fleet.md.

@@ -3,12 +3,12 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// From a provider's POST to a user who is logged out on a host: OpenID Connect Back-Channel Logout 1.0.
+    /// OpenID Connect Back-Channel Logout 1.0, from the provider's POST to the logout on the hosts.
     struct BackChannelLogoutTests {
         private static let rules =
             "on >secret ~thumbcached:fleet -@all +xadd +time +hello +role +wait".split(separator: " ").map(String.init)
 
-        @Test func `a provider's log-out ends the user on every host, by a program that may only publish`() throws {
+        @Test func `a provider's logout logs the user out on every host, with permission only to publish`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine, "redis", ["--user", "oidc"] + Self.rules)
                 let client = try redis.connect()
@@ -32,13 +32,13 @@ extension EndToEnd {
                     }
                     #expect(try host.users() == ["bob@example.org"])
                 }
-                // No line of the log has anything of a token.
-                #expect(receiver.log.contains("message=published"), "\(receiver.log)")
+                // The log contains no part of a token.
+                #expect(receiver.log.contains("message=\"logout published\""), "\(receiver.log)")
                 #expect(!receiver.log.contains("alice") && !receiver.log.contains("eyJ"))
             }
         }
 
-        @Test func `F85: a log-out that is not published is not answered by 200, and may be sent again`() throws {
+        @Test func `F85: a logout that was not published is answered with 400 and can be sent again`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)
                 let receiver = try LogoutReceiver(machine, redis)
@@ -50,11 +50,11 @@ extension EndToEnd {
                 #expect(try receiver.post(token).status == 200)
                 #expect(try receiver.post(token).status == 400)
                 #expect(try redis.connect().call("XLEN", FleetHost.stream) == .integer(1))
-                #expect(receiver.log.contains("a log-out is not published"))
+                #expect(receiver.log.contains("logout not published"))
             }
         }
 
-        @Test func `F85: where a replica is to have it, it fails without one`() throws {
+        @Test func `F85: with replicas = 1, a logout fails without a replica`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)
                 let receiver = try LogoutReceiver(machine, redis) {
@@ -62,16 +62,16 @@ extension EndToEnd {
                     $0.settings["", "wait"] = "1s"
                 }
                 let answer = try receiver.provider.logOut("alice", at: receiver.url)
-                #expect(answer.hasPrefix("400 no-store ") && answer.contains("could not be published"), "\(answer)")
+                #expect(answer.hasPrefix("400 no-store ") && answer.contains("was not published"), "\(answer)")
                 #expect(receiver.log.contains("0 of 1 replicas have it"))
             }
         }
 
         @Test(arguments: [
             ("broken", "answered 500"), ("moved", "answered 302"), ("large", "more than 262144 bytes"),
-            ("slow", "did not answer in time"), ("nested", "is no JSON Web Key Set"),
+            ("slow", "timed out"), ("nested", "is not a JSON Web Key Set"),
         ])
-        func `F84: an endpoint that fails leaves the keys that are known, and new ones are found`(
+        func `F84: known keys are kept while the JWKS endpoint fails, and new ones are found afterwards`(
             _ how: String, _ reason: String
         ) throws {
             try withMachine { machine in
@@ -81,12 +81,12 @@ extension EndToEnd {
                     $0.settings["oidc", "keys-lifetime"] = "1s"
                 }
                 try receiver.provider.setKeys(how)
-                try eventually("the keys are asked for again") {
+                try eventually("the keys are downloaded again") {
                     let answer = try receiver.provider.logOut("alice", at: receiver.url)
-                    guard answer == "200 no-store " else { throw Failure("a good token was answered by \(answer)") }
+                    guard answer == "200 no-store " else { throw Failure("a valid token was answered with \(answer)") }
                     return receiver.log.contains(reason)
                 }
-                #expect(receiver.log.contains("the provider's keys stay as they were"), "\(receiver.log)")
+                #expect(receiver.log.contains("key download failed; keeping the previous keys"), "\(receiver.log)")
                 try receiver.provider.setKeys("usual")
                 try receiver.provider.rotate()
                 try eventually("the new key is known") {
@@ -95,7 +95,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `F84: what is no request, or none in time, ends, and hinders nobody`() throws {
+        @Test func `F84: invalid and incomplete requests are rejected and do not block others`() throws {
             try withMachine { machine in
                 let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
                     $0.settings["http", "request-time"] = "500ms"
@@ -116,7 +116,7 @@ extension EndToEnd {
                     #expect(answer.status == status, "\(request.prefix(200)): \(answer.text)")
                     #expect(answer.text.lowercased().contains("cache-control: no-store"), "\(answer.text)")
                 }
-                // As many as may be, each with a part of a request: they end, and the next one is served.
+                // All connections in use with incomplete requests: they are closed, and the next one is served.
                 let idle = try (0..<8).map { _ in try connectTCP(receiver.port) }
                 defer { for connection in idle { close(connection) } }
                 for connection in idle { _ = head.withCString { write(connection, $0, strlen($0)) } }
@@ -125,10 +125,10 @@ extension EndToEnd {
             }
         }
 
-        @Test func `F84: nested JSON, wrong requests and silent connections keep no logout out`() throws {
+        @Test func `F84: nested JSON, invalid requests and silent connections do not block a logout`() throws {
             try withMachine { machine in
                 let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
-                    // A silent connection ends only because it gives way.
+                    // So that a silent connection is closed only to make room for another.
                     $0.settings["http", "request-time"] = "10m"
                 }
                 let header = Data(String(repeating: "[", count: 513).utf8).base64EncodedString()
@@ -144,7 +144,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `F84: a proxy connects by a socket that its group may use, and is believed for the log`() throws {
+        @Test func `F84: a proxy connects to a Unix socket with mode 0660, and its X-Forwarded-For is logged`() throws {
             try withMachine { machine in
                 let path = machine.path("oidc.sock")
                 let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
@@ -159,7 +159,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `by TLS of its own; without a provider it says so; what cannot be configured is named`() throws {
+        @Test func `the receiver serves TLS, and --check-config names an invalid value`() throws {
             try withMachine { machine in
                 let files = try makeCertificates(machine)
                 let redis = try RedisServer(machine)
@@ -178,12 +178,12 @@ extension EndToEnd {
                 }
                 #expect(try check(receiver.settings.toml).status == 0)
                 let wrong = try check("[oidc]\nalgorithms = [\"none\"]\n")
-                #expect(wrong.status == 1, "\(wrong.everything)")
-                #expect(wrong.errors.contains("oidc.algorithms[0]: \"none\""), "\(wrong.everything)")
+                #expect(wrong.status == 1, "\(wrong.summary)")
+                #expect(wrong.errors.contains("oidc.algorithms[0]: \"none\""), "\(wrong.summary)")
             }
         }
 
-        @Test func `without a provider every log-out is answered by 501`() throws {
+        @Test func `without a provider every logout is answered with 501`() throws {
             try withMachine { machine in
                 let receiver = try LogoutReceiver(machine, try RedisServer(machine)) { receiver in
                     for key in ["issuer", "client-id", "jwks", "user"] { receiver.settings["oidc", key] = nil }

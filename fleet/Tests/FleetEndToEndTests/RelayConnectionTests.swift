@@ -3,12 +3,12 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// How a relay reaches its server: TLS, users with passwords, and Sentinel.
+    /// The relay's connection to Redis: TLS, accounts with passwords, and Sentinel.
     struct RelayConnectionTests {
         private static let rules =
             "on >secret ~thumbcached:fleet* +@stream +@hash +get +set +watch +multi +exec +time +hello +role +wait"
 
-        @Test func `over TLS, as a user who may do nothing else; a wrong name or password is said`() throws {
+        @Test func `a relay connects over TLS, and reports an invalid certificate or password`() throws {
             try withMachine { machine in
                 let files = try makeCertificates(machine)
                 let port = try freePort()
@@ -29,36 +29,35 @@ extension EndToEnd {
                 }
                 try host.waitUntilAtEnd(client)
                 try host.logIn("alice")
-                let done = try machine.run(
+                try machine.runSuccessfully(
                     [
                         FleetHost.program, "logout", "alice", "--wait", "60", "--live", "1", "--config",
                         host.configuration,
                     ])
-                #expect(done.status == 0, "\(done.everything)")
                 #expect(try host.users() == [])
 
-                func said(_ adjust: (inout Settings) -> Void) throws -> String {
+                func failure(_ adjust: (inout Settings) -> Void) throws -> String {
                     var settings = host.settings
                     adjust(&settings)
                     try write(settings.toml, to: machine.path("other.toml"))
                     let finished = try machine.run([
                         FleetHost.program, "status", "--config", machine.path("other.toml"),
                     ])
-                    #expect(finished.status == 3, "\(finished.everything)")
+                    #expect(finished.status == 3, "\(finished.summary)")
                     return finished.errors
                 }
-                // The certificate is for a name, and not for this one.
-                let otherName = try said { $0["redis", "address"] = "127.0.0.1:\(Int(port))" }
-                #expect(otherName.contains("no connection to 127.0.0.1"), "\(otherName)")
-                let untrusted = try said { $0["redis", "authorities"] = nil }
+                // The certificate is not valid for this address.
+                let otherName = try failure { $0["redis", "address"] = "127.0.0.1:\(Int(port))" }
+                #expect(otherName.contains("cannot connect to 127.0.0.1"), "\(otherName)")
+                let untrusted = try failure { $0["redis", "authorities"] = nil }
                 #expect(untrusted.contains("CERTIFICATE_VERIFY_FAILED"), "\(untrusted)")
                 try write("wrong", to: machine.path("password"))
-                let password = try said { _ in }
+                let password = try failure { _ in }
                 #expect(password.contains("WRONGPASS"), "\(password)")
             }
         }
 
-        @Test func `I4: the master is lost: sentinels name another, and log-outs go on over that`() throws {
+        @Test func `I4: logouts continue after a Sentinel failover`() throws {
             try withMachine { machine in
                 let ports = try (freePort(), freePort(), freePort())
                 let master = try RedisServer(machine, "master", ["--port", "\(ports.0)", "--bind", "127.0.0.1"])
@@ -80,7 +79,7 @@ extension EndToEnd {
                     ["redis-server", "\(place)/sentinel.conf", "--sentinel"],
                     output: .file(machine.path("sentinel.log")))
                 let client = try master.connect()
-                try eventually("the replica is there") {
+                try eventually("the replica is connected") {
                     guard case .array(let role) = try client.call("ROLE"), role.count == 3,
                         case .array(let replicas) = role[2]
                     else { return false }
@@ -88,7 +87,7 @@ extension EndToEnd {
                 }
                 let host = try FleetHost(machine, "host", master) {
                     $0.settings["redis", "address"] = nil
-                    // The first is not there.
+                    // The first Sentinel is unreachable.
                     $0.settings["redis", "sentinels"] = ["127.0.0.1:1", "127.0.0.1:\(Int(ports.2))"]
                     $0.settings["redis", "master"] = "fleet"
                     $0.settings["redis", "timeout"] = "1s"
@@ -102,17 +101,17 @@ extension EndToEnd {
                             host.configuration,
                         ])
                 }
-                // It has to have reached the replica, since there is one.
+                // Succeeds only after the replica has received the entry.
                 let done = try fleet("alice")
-                #expect(done.status == 0, "\(done.everything)")
+                #expect(done.status == 0, "\(done.summary)")
                 try eventually("the sentinel knows the replica") {
-                    String(decoding: try read(machine.path("sentinel.log")), as: UTF8.self).contains("+slave ")
+                    try readText(machine.path("sentinel.log")).contains("+slave ")
                 }
                 master.kill()
                 try eventually("the replica is master") { try fleet("bob").status == 0 }
                 #expect(try host.users() == ["carol"])
                 try host.waitUntilAtEnd(try replica.connect())
-                // Nothing was lost, and nobody but those was logged out.
+                // No entry was lost, and no other user was logged out.
                 #expect(!host.log.contains("the stream ends before the position"))
             }
         }

@@ -3,11 +3,11 @@ import Glibc
 import Testing
 
 extension EndToEnd {
-    /// One cache of downloads for many machines: nginx and Varnish, with the files of `fleet/config`.
+    /// A shared HTTP cache in front of the origin: nginx and Varnish with the files of `fleet/config`.
     struct SharedCacheTests {
         private static let forTenMinutes = "Cache-Control: max-age=600"
 
-        /// Hosts that have a shared cache in front of one origin, and a user who is logged in on each.
+        /// Starts hosts that use a shared cache in front of one origin; alice is logged in on each.
         private func withHosts(
             _ kind: SharedCache.Kind, hosts count: Int = 2,
             _ answer: @escaping @Sendable (GatedOrigin.Request) -> [UInt8],
@@ -28,22 +28,22 @@ extension EndToEnd {
             }
         }
 
-        /// fleet/docs/fleet.md has these figures.
+        /// fleet/docs/fleet.md cites these numbers.
         @Test(arguments: SharedCache.Kind.allCases)
-        func `4 hosts ask for the same 100 pictures at once, 10 of them missing: 400 requests at the origin become 100`(
+        func `4 hosts request the same 100 images, 10 of them missing: the origin gets 100 requests instead of 400`(
             kind: SharedCache.Kind
         ) throws {
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { request in
                 if request.path.hasSuffix("0") { return GatedOrigin.response([], status: "404 Not Found") }
-                return GatedOrigin.response(Picture.gif(request.path, size: 1_000), headers: [Self.forTenMinutes])
+                return GatedOrigin.response(TestImage.gif(request.path, size: 1_000), headers: [Self.forTenMinutes])
             }
             try withHosts(kind, hosts: 4, answer) { origin, _, hosts in
                 let sockets = hosts.map(\.socket)
                 let names = (0..<100).map { "friend-\($0)" }
                 let wanted = names.map { name in
-                    name.hasSuffix("0") ? Reply.null : .bulk(Picture.gif("/\(name)", size: 1_000))
+                    name.hasSuffix("0") ? Reply.null : .bulk(TestImage.gif("/\(name)", size: 1_000))
                 }
-                func everybodyGetsAll(_ user: String) throws {
+                func requestAll(_ user: String) throws {
                     try concurrently(sockets.count) { number in
                         let client = try RESPClient(sockets[number])
                         try client.send(["MGET", user, "\(names.count)"] + names)
@@ -51,50 +51,50 @@ extension EndToEnd {
                         guard reply == .array(wanted) else { throw Failure("host \(number) has \(reply.brief)") }
                     }
                 }
-                try everybodyGetsAll("alice")
+                try requestAll("alice")
                 #expect(origin.requests.count == 100)
                 #expect(Set(origin.requests.map(\.path)).count == 100)
-                // Without: hosts that ask the origin themselves.
+                // Without the shared cache.
                 for host in hosts { #expect(try host.connect().call("LOGIN", "bob", "ORIGIN", "direct") == .ok) }
-                try everybodyGetsAll("bob")
+                try requestAll("bob")
                 #expect(origin.requests.count == 100 + 400)
             }
         }
 
-        /// The origin says public, by which RFC 9111 section 3.5 would allow to share it.
+        /// The origin sends `public`, with which RFC 9111 section 3.5 permits sharing.
         @Test(arguments: SharedCache.Kind.allCases)
-        func `I1: what an origin answered to a token, or to whatever a client adds, goes to no other`(
+        func `I1: responses to requests with a token or other client header fields are not shared`(
             kind: SharedCache.Kind
         ) throws {
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { request in
                 let isMisled = request.headers.values.contains { $0.contains("evil") }
-                let bearer = request.headers["authorization"] ?? (isMisled ? "evil" : "nobody")
-                return GatedOrigin.response(Picture.gif(bearer), headers: ["Cache-Control: public, max-age=600"])
+                let bearer = request.headers["authorization"] ?? (isMisled ? "evil" : "anonymous")
+                return GatedOrigin.response(TestImage.gif(bearer), headers: ["Cache-Control: public, max-age=600"])
             }
             try withHosts(kind, answer) { origin, cache, hosts in
-                // Anybody on a host may ask; what the cache keeps of it is for everybody.
-                let asked = try cache.ask(
+                // Any user of a host can send this request; the shared cache must not store its header fields' effect.
+                let asked = try cache.get(
                     "/carol", "X-Forwarded-Host: evil", "Cookie: evil", "Accept: evil", "Accept-Language: evil",
                     "Range: evil", "User-Agent: evil", "X-Original-URL: /evil", "Host: evil")
-                #expect(asked == Picture.gif("nobody"))
+                #expect(asked == TestImage.gif("anonymous"))
                 for round in ["once", "again"] {
                     for (number, host) in hosts.enumerated() {
                         let client = try host.connect()
                         let token = "token-\(number)-\(round)"
                         #expect(try client.call("LOGIN", "bob", "TOKEN", token) == .ok)
-                        #expect(try client.call("GET", "bob", "carol") == .bulk(Picture.gif("Bearer \(token)")))
+                        #expect(try client.call("GET", "bob", "carol") == .bulk(TestImage.gif("Bearer \(token)")))
                         #expect(try client.call("LOGOUT", "bob").code == nil)
-                        // Without a token, and on the one connection the cache may have to the origin.
-                        #expect(try client.call("GET", "alice", "carol") == .bulk(Picture.gif("nobody")))
+                        // Without a token, over the same connection between cache and origin.
+                        #expect(try client.call("GET", "alice", "carol") == .bulk(TestImage.gif("anonymous")))
                     }
                 }
                 #expect(origin.requests.count == 4 + 1)
             }
         }
 
-        /// The last fields steer nginx or Varnish itself, if they are let.
+        /// The last three header fields control nginx or Varnish itself unless they are ignored.
         @Test(arguments: SharedCache.Kind.allCases)
-        func `what an origin means for one only, or for nobody to keep, is asked for by each`(kind: SharedCache.Kind)
+        func `private and uncacheable responses are not shared`(kind: SharedCache.Kind)
             throws
         {
             let fields = [
@@ -109,7 +109,7 @@ extension EndToEnd {
             ]
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { request in
                 GatedOrigin.response(
-                    Picture.gif("\(request.number)"), headers: fields[String(request.path.dropFirst())] ?? [])
+                    TestImage.gif("\(request.number)"), headers: fields[String(request.path.dropFirst())] ?? [])
             }
             try withHosts(kind, answer) { origin, _, hosts in
                 for name in fields.keys {
@@ -121,10 +121,10 @@ extension EndToEnd {
         }
 
         @Test(arguments: SharedCache.Kind.allCases)
-        func `I3: a log-out ends the host's cache as ever, whatever the shared one holds and also where that is gone`(
+        func `I3: a logout deletes the host's cache with and without the shared cache`(
             kind: SharedCache.Kind
         ) throws {
-            let picture = Picture.gif("bob")
+            let picture = TestImage.gif("bob")
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { _ in
                 GatedOrigin.response(picture, headers: [Self.forTenMinutes])
             }
@@ -135,25 +135,25 @@ extension EndToEnd {
                     #expect(try client.call("LOGOUT", user).code == nil)
                     #expect(try client.call("GET", user, "bob").code == "NOLOGIN")
                     #expect(hosts[0].loginFiles == [])
-                    try eventually("what was sealed is gone as well") { hosts[0].imageFiles == [] }
+                    try eventually("the image files are deleted") { hosts[0].imageFiles == [] }
                 }
                 try logOut("alice")
-                // What the shared one keeps is what the origin gives to anybody; it outlives the log-out.
+                // The shared cache keeps the public image after the logout.
                 #expect(try client.call("LOGIN", "dan") == .ok)
                 #expect(try client.call("GET", "dan", "bob") == .bulk(picture))
                 #expect(origin.requests.count == 1)
                 cache.process.end()
                 try logOut("dan")
-                // The other host has hers still, without anybody being asked.
+                // The other host still has its copy and sends no request.
                 #expect(try hosts[1].connect().call("GET", "alice", "bob") == .bulk(picture))
             }
         }
 
         @Test(arguments: SharedCache.Kind.allCases)
-        func `what is stale in the shared cache costs a 304, and is served when the origin fails`(
+        func `a stale image in the shared cache is revalidated, and served while the origin fails`(
             kind: SharedCache.Kind
         ) throws {
-            let (picture, fails, failures) = (Picture.gif("bob"), Watched(false), Watched(0))
+            let (picture, fails, failures) = (TestImage.gif("bob"), Watched(false), Watched(0))
             let answer: @Sendable (GatedOrigin.Request) -> [UInt8] = { request in
                 if fails.current {
                     failures.change { $0 += 1 }
@@ -166,22 +166,22 @@ extension EndToEnd {
             }
             try withHosts(kind, hosts: 1, answer) { origin, _, hosts in
                 let client = try hosts[0].connect()
-                /// A host that holds nothing asks, and gets the picture, whether the origin was asked or not.
-                func ask() throws {
+                /// Requests the image from a host that has no copy.
+                func request() throws {
                     #expect(try client.call("PURGE", "alice").code == nil)
                     #expect(try client.call("GET", "alice", "bob") == .bulk(picture))
                 }
-                try eventually("it is stale, and asked about") {
-                    try ask()
+                try eventually("the stale image is revalidated") {
+                    try request()
                     return origin.requests.count >= 2
                 }
                 #expect(origin.requests[1].headers["if-none-match"] == "\"1\"")
                 fails.change { $0 = true }
                 try eventually("the origin has failed") {
-                    try ask()
+                    try request()
                     return failures.current > 0
                 }
-                try ask()
+                try request()
             }
         }
     }

@@ -1,15 +1,14 @@
-"""An OpenID Connect provider, as far as back-channel logout has it: keys, tokens, and requests to who is told.
+"""An OpenID Connect provider for back-channel logout: keys, tokens and logout requests.
 
     provider.py DIRECTORY
 
-Its port is in DIRECTORY/port once it answers. What it signs with is joserfc; what it speaks HTTP with is the standard
-library. These paths do something else than one would think:
+Writes its port to DIRECTORY/port once it serves. Signs tokens with joserfc.
 
-    GET /keys            what DIRECTORY/keys says: `usual`, `large`, `slow`, `moved`, `broken`,
-                         `nested`
-    GET /rotate          a new key signs from now on
-    GET /token?sub=…     a logout token
-    GET /logout?to=URL&ca=FILE&sub=…   sends one there, and answers what was answered
+    GET /keys            the key set, in the way that DIRECTORY/keys names: `usual`, `large`, `slow`, `moved`, `broken`
+                         or `nested`
+    GET /rotate          replaces the signing key
+    GET /token?sub=…     returns a logout token
+    GET /logout?to=URL&ca=FILE&sub=…   sends a logout token to URL and returns the response
 """
 
 import http.server
@@ -52,7 +51,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
         if how == "nested":
             keys = '{"keys":' + "[" * 513
         if how == "slow":
-            # Head and a part of the body, and then nothing.
+            # Sends the head and a part of the body, and then nothing.
             self.send_response(200)
             self.send_header("Content-Length", str(len(keys)))
             self.end_headers()
@@ -81,7 +80,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
 
     def logout(self, to, ca=None, **query):
         body = urllib.parse.urlencode({"logout_token": self.signed(**query)}).encode()
-        # Who is told is on this machine, which is not for the proxy that the environment may name.
+        # The receiver runs on this machine; a proxy from the environment must not be used.
         direct = [urllib.request.ProxyHandler({})]
         if ca:
             direct.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))

@@ -1,4 +1,4 @@
-"""What befalls the fleet, and how it is healed."""
+"""Injects faults into the fleet, and repairs them."""
 
 import time
 
@@ -6,59 +6,59 @@ from hosts import STREAM
 
 
 class Faults:
-    """All of one round. They are begun from the thread that made this: what they start again lives as long as that."""
+    """The faults of one round. Processes end with the thread that started them, so all methods run in one thread."""
 
     def __init__(self, hosts, servers, history, chance):
         self.hosts, self.servers, self.history, self.chance = hosts, servers, history, chance
-        self.told = []
+        self.descriptions = []
         self.losses = []
         self.kinds = {
-            self.cut_hosts: 5,
-            self.plug_hosts_in: 1,
+            self.disconnect_hosts: 5,
+            self.reconnect_hosts: 1,
             self.kill_relays: 4,
             self.kill_daemons: 4,
-            self.hang_daemons: 3,
+            self.freeze_daemons: 3,
             self.delete_last_entry: 2,
             self.take_snapshot: 5,
-            self.lose_master: 2,
+            self.kill_master: 2,
             self.restart_master: 2,
             self.freeze_master: 1,
-            self.cut_master: 1,
+            self.disconnect_master: 1,
             self.kill_replica: 1,
             self.restore: 4,
-            self.restore_what_was_when_hosts_went: 2,
+            self.restore_after_disconnecting_hosts: 2,
         }
 
     def inject(self):
         kinds = list(self.kinds)
         kind = self.chance.choices(kinds, [self.kinds[kind] for kind in kinds])[0]
         start = self.history.now()
-        told = kind()
-        if told is None:
+        description = kind()
+        if description is None:
             return
-        losing = (self.lose_master, self.restart_master, self.freeze_master, self.cut_master)
+        losing = (self.kill_master, self.restart_master, self.freeze_master, self.disconnect_master)
         loses = kind in losing or kind.__name__.startswith("restore")
         event = self.history.add(
             "fault", start, None if loses else self.history.now(), kind=kind.__name__.replace("_", " "), loses=loses,
-            told=told,
+            description=description,
         )  # fmt: skip
         if loses:
             self.losses.append(event)
-        self.told.append(told)
+        self.descriptions.append(description)
 
     def some(self, most):
         return self.chance.sample(self.hosts, self.chance.randint(1, most))
 
-    def cut_hosts(self):
+    def disconnect_hosts(self):
         hosts = self.some(4)
         for host in hosts:
-            host.machine.cut()
+            host.machine.disconnect()
         return f"{names(hosts)} cut off"
 
-    def plug_hosts_in(self):
+    def reconnect_hosts(self):
         hosts = self.some(len(self.hosts))
         for host in hosts:
-            host.machine.plug_in()
+            host.machine.reconnect()
         return f"{names(hosts)} plugged in"
 
     def kill_relays(self):
@@ -81,8 +81,8 @@ class Faults:
                 host.start_daemon()
         return f"daemons of {names(hosts)} killed" + (" and started" if again else "")
 
-    def hang_daemons(self):
-        """Their relays wait for them, and must neither look away nor done. They go on when all is healed."""
+    def freeze_daemons(self):
+        """Stops daemons by SIGSTOP until heal(). Their relays must appear neither away nor done."""
         hosts = self.some(2)
         for host in hosts:
             host.freeze_daemon()
@@ -98,7 +98,7 @@ class Faults:
     def take_snapshot(self):
         return "snapshot" if self.servers.take_snapshot() else None
 
-    def lose_master(self):
+    def kill_master(self):
         node = self.servers.master()
         if node is None:
             return None
@@ -106,7 +106,7 @@ class Faults:
         return f"{node.name}, the master, killed"
 
     def restart_master(self):
-        """It comes back with its last snapshot, and what was written since is lost, in its replica as well."""
+        """The master restarts with its last snapshot; later writes are lost, in the replica as well."""
         node = self.servers.master()
         if node is None:
             return None
@@ -115,18 +115,18 @@ class Faults:
         return f"{node.name}, the master, killed and started"
 
     def freeze_master(self):
-        """It is thawed when all is healed, and takes itself for the master until it learns better."""
+        """Stops the master by SIGSTOP until heal(); then it acts as the master until it learns of the failover."""
         node = self.servers.master()
         if node is None:
             return None
         node.freeze()
         return f"{node.name}, the master, frozen"
 
-    def cut_master(self):
+    def disconnect_master(self):
         node = self.servers.master()
         if node is None:
             return None
-        node.machine.cut()
+        node.machine.disconnect()
         return f"{node.name}, the master, cut off"
 
     def kill_replica(self):
@@ -137,33 +137,33 @@ class Faults:
         return f"{self.servers.other(node).name}, the replica, killed"
 
     def restore(self):
-        """A snapshot of any round before, or now and then nothing at all."""
+        """Restores one of the earlier snapshots, or in some cases an empty database."""
         some = bool(self.servers.snapshots) and self.chance.random() < 0.85
-        # Recent ones more often: they end where hosts that were cut off stand.
+        # Recent snapshots are more likely, because they end near the positions of disconnected hosts.
         last = len(self.servers.snapshots) - 1
-        self.put_back(last - min(last, int(self.chance.expovariate(0.4))) if some else None)
+        self.restore_snapshot(last - min(last, int(self.chance.expovariate(0.4))) if some else None)
         return "Redis restored from a snapshot" if some else "Redis emptied"
 
-    def restore_what_was_when_hosts_went(self):
-        """These hosts stand where the snapshot ends. What came between has to reach them all the same."""
+    def restore_after_disconnecting_hosts(self):
+        """Restores a snapshot that ends at the positions of disconnected hosts; they must not miss later entries."""
         hosts = self.some(4)
         for host in hosts:
-            host.machine.cut()
+            host.machine.disconnect()
         if not self.servers.take_snapshot():
             return f"{names(hosts)} cut off"
         time.sleep(self.chance.uniform(0.5, 3))
-        self.put_back(len(self.servers.snapshots) - 1)
+        self.restore_snapshot(len(self.servers.snapshots) - 1)
         return f"{names(hosts)} cut off, and Redis restored from when they were"
 
-    def put_back(self, number):
+    def restore_snapshot(self, number):
         for node in self.servers.nodes:
-            node.machine.plug_in()
+            node.machine.reconnect()
             node.thaw()
         self.servers.restore(None if number is None else self.servers.snapshots[number])
 
     def heal(self):
         for node in self.servers.nodes:
-            node.machine.plug_in()
+            node.machine.reconnect()
             node.thaw()
         named = self.servers.named() or self.servers.nodes[0]
         for node in (named, self.servers.other(named)):
@@ -172,14 +172,14 @@ class Faults:
             if node is not named and self.chance.random() < 0.7:
                 node.start("--replicaof", named.machine.address, "6379")
             else:
-                node.start()  # with what it has; sentinels see to the rest
+                node.start()  # with its own data; the Sentinels reconfigure it
         for host in self.hosts:
-            host.machine.plug_in()
+            host.machine.reconnect()
             host.thaw_daemon()
             host.start()
 
     def healed(self):
-        # What a server that is no longer the master was told may be lost a little later.
+        # Writes to a former master may be lost some time later.
         for loss in self.losses:
             loss["end"] = self.history.now() + 15
 

@@ -1,4 +1,4 @@
-"""What was seen, as the checker reads it: a list that several threads write to."""
+"""The list of recorded events that the checker reads; several threads append to it."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A host of the fleet: a daemon and its relay, on a machine of their own."""
+"""A host of the fleet: a daemon and its relay in their own network namespace."""
 
 import datetime
 import json
@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 
-from beside import Client, Daemon
+from harness import Client, Daemon
 from servers import MASTER
 
 STREAM = "thumbcached:fleet"
@@ -35,7 +35,7 @@ class Host:
         if not self.daemon.is_running():
             self.killed.discard("the daemon")
             self.daemon.launch(self.machine.dying_wrapper)
-            self.daemon.wait_until_it_answers()
+            self.daemon.wait_until_serving()
 
     def start_relay(self):
         if self.relay is None or self.relay.poll() is not None:
@@ -48,7 +48,7 @@ class Host:
                 )  # fmt: skip
 
     def kill_daemon(self):
-        """kill -9"""
+        """Sends SIGKILL."""
         self.killed.add("the daemon")
         self.daemon.kill()
 
@@ -61,14 +61,14 @@ class Host:
             self.daemon.process.send_signal(signal.SIGCONT)
 
     def kill_relay(self):
-        """kill -9"""
+        """Sends SIGKILL."""
         self.killed.add("the relay")
         if self.relay is not None and self.relay.poll() is None:
             self.relay.kill()
             self.relay.wait()
 
-    def dead(self):
-        """What has ended by itself; None where nothing has."""
+    def crashed_process(self):
+        """Returns the process that ended without being killed by this test, or None."""
         if not self.daemon.is_running() and "the daemon" not in self.killed:
             return "the daemon"
         if self.relay.poll() is not None and "the relay" not in self.killed:
@@ -76,15 +76,15 @@ class Host:
         return None
 
     def connect(self):
-        return Client(self.daemon.path, patience=10)
+        return Client(self.daemon.path, timeout=10)
 
     def keys(self):
-        """How many log-ins have a key on disk, and how many sessions there are."""
+        """Returns the larger of two numbers: key files on disk, and session files on disk."""
         folders = [self.daemon.places["state"] / kind / str(os.geteuid()) for kind in ("keys", "sessions")]
         return max(len(list(folder.iterdir())) if folder.exists() else 0 for folder in folders)
 
     def new_gaps(self):
-        """What its relay's log says of gaps since the last call: events. One that is open gets its end later."""
+        """Returns events for the gaps logged by the relay since the last call. The end of an open gap is set later."""
         with open(self.relay_log, "rb") as log:
             log.seek(self.read)
             text = log.read()
@@ -96,17 +96,17 @@ class Host:
             if not found:
                 continue
             moment = datetime.datetime.fromisoformat(found[1].replace("Z", "+00:00")).timestamp()
-            if found[2] == "log-outs may have been missed":
+            if found[2] == "logouts may have been missed":
                 if self.open_gap is None:
                     self.open_gap = {"op": "gap", "host": self.name, "start": moment, "end": None}
                     gaps.append(self.open_gap)
-            elif found[2] == "what may have been missed is made up for" and self.open_gap is not None:
+            elif found[2] == "gap closed" and self.open_gap is not None:
                 self.open_gap["end"] = moment
                 self.open_gap = None
         return gaps
 
     def crashes(self):
-        """Of programs that nobody killed: lines of a trap or a fatal error."""
+        """Returns the log lines of traps and fatal errors."""
         words = ("Fatal error", "Crash", "Assertion")
         logs = [self.relay_log, self.daemon.log_file]
         return [

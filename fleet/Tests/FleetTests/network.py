@@ -1,5 +1,4 @@
-"""Machines that are network namespaces, on one switch that is a namespace, too. Nothing of it touches the network of
-the machine that it runs on."""
+"""Hosts and a switch as network namespaces. Does not change the network of the machine that runs the test."""
 
 import os
 import subprocess
@@ -27,7 +26,7 @@ class Network:
 
 
 class NetworkMachine:
-    """A namespace with one cable to the switch."""
+    """A namespace with one link to the switch."""
 
     def __init__(self, network, name, address):
         self.name, self.address, self.network = name, address, network
@@ -40,23 +39,23 @@ class NetworkMachine:
         ip("-n", network.switch, "link", "set", self.port, "master", "bridge")
         ip("-n", self.namespace, "address", "add", f"{address}/24", "dev", "eth0")
         ip("-n", self.namespace, "link", "set", "eth0", "up")
-        self.plug_in()
+        self.reconnect()
 
-    def plug_in(self):
+    def reconnect(self):
         ip("-n", self.network.switch, "link", "set", self.port, "up")
 
-    def cut(self):
-        """Nobody is told: what is sent simply never comes."""
+    def disconnect(self):
+        """Takes the link down without any notification: packets are dropped."""
         ip("-n", self.network.switch, "link", "set", self.port, "down")
 
     @property
     def wrapper(self):
-        """Before a program's arguments. The program is the process that is started, not a child of it."""
+        """Command prefix that runs a program in the namespace; the started process becomes the program."""
         return ("ip", "netns", "exec", self.namespace)
 
     @property
     def dying_wrapper(self):
-        """The same, for what ends when the thread that starts it does: also where this is killed with -9."""
+        """Like `wrapper`; the program is also killed when the thread that started it ends for any reason."""
         return ("setpriv", "--pdeathsig", "KILL", *self.wrapper)
 
 

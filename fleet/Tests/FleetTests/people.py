@@ -1,29 +1,29 @@
-"""Who uses the fleet meanwhile: people on its hosts, and administrators who log them out."""
+"""Simulates users on the hosts and administrators who log them out."""
 
 import itertools
 import random
 import subprocess
 import threading
 
-from beside import Refusal, picture, text_of
+from harness import ErrorReply, make_image, text_of
 
 USERS = ["alice", "bob", "carol", "dan", "eve"]
 PROFILES = ["friend-1", "friend-2"]
-WAIT, LIVE = 2, 2  # seconds that a log-out waits, and after which a host is away
+WAIT, LIVE = 2, 2  # --wait and --live, in seconds
 numbers = itertools.count(1)
 
 
 class People:
-    """Threads that do as they like until they are told to stop."""
+    """Threads that act at random until stop()."""
 
     def __init__(self, hosts, programs, history, seed):
         self.hosts, self.programs, self.history = hosts, programs, history
         self.enough = threading.Event()
         self.failure = None
-        lives = [self.use_a_host] * 3 + [self.administer] * 2
+        roles = [self.use_host] * 3 + [self.administer] * 2
         self.threads = [
-            threading.Thread(target=self.live, args=(life, random.Random(f"{seed}-{number}")))
-            for number, life in enumerate(lives)
+            threading.Thread(target=self.run, args=(role, random.Random(f"{seed}-{number}")))
+            for number, role in enumerate(roles)
         ]
         for thread in self.threads:
             thread.start()
@@ -35,34 +35,34 @@ class People:
         if self.failure:
             raise self.failure
 
-    def live(self, act, chance):
+    def run(self, act, chance):
         try:
             while not self.enough.is_set():
                 act(chance)
                 self.enough.wait(chance.uniform(0, 0.1))
-        except Exception as failure:  # noqa: BLE001  handed to who stops it
+        except Exception as failure:  # noqa: BLE001 — stop() raises it
             self.failure = failure
 
-    def use_a_host(self, chance):
+    def use_host(self, chance):
         host, user = chance.choice(self.hosts), chance.choice(USERS)
         if chance.random() < 0.3:
-            look(self.history, host, user, settled=False)
+            read_user(self.history, host, user, settled=False)
             return
-        self.tell(host, "login", ("LOGIN", user), user=user)
+        self.call(host, "login", ("LOGIN", user), user=user)
         profile = chance.choice(PROFILES)
         text = f"{host.name} {user} {profile} {next(numbers)}"
-        self.tell(host, "put", ("PUT", user, profile, picture(text)), user=user, profile=profile, text=text)
+        self.call(host, "put", ("PUT", user, profile, make_image(text)), user=user, profile=profile, text=text)
 
-    def tell(self, host, op, words, **more):
+    def call(self, host, op, words, **more):
         start = self.history.now()
         try:
             client = host.connect()
         except OSError:
-            return  # it was not asked
+            return  # no request was sent
         try:
             with client:
                 reply = client.call(*words)
-            outcome = "refused" if isinstance(reply, Refusal) else "ok"
+            outcome = "refused" if isinstance(reply, ErrorReply) else "ok"
         except (OSError, EOFError):
             outcome = "unknown"
         self.history.add(op, start, self.history.now(), host=host.name, outcome=outcome, **more)
@@ -89,15 +89,15 @@ class People:
         self.enough.wait(chance.uniform(0, 0.5))
 
 
-def look(history, host, user, settled):
-    """GETs of a user's; None where the host does not answer."""
+def read_user(history, host, user, settled):
+    """Records GETs of a user; returns None if the host does not answer."""
     start = history.now()
     answer = {}
     try:
         with host.connect() as client:
             for profile in PROFILES:
                 reply = client.call("GET", user, profile, "CACHED")
-                if isinstance(reply, Refusal):
+                if isinstance(reply, ErrorReply):
                     if reply.code != "NOLOGIN":
                         return None
                     answer = "NOLOGIN"
@@ -105,10 +105,10 @@ def look(history, host, user, settled):
                 answer[profile] = None if reply is None else text_of(reply) or "something else"
     except (OSError, EOFError):
         return None
-    return history.add("look", start, history.now(), host=host.name, user=user, answer=answer, settled=settled)
+    return history.add("read", start, history.now(), host=host.name, user=user, answer=answer, settled=settled)
 
 
-def look_at_disk(history, host):
+def read_disk(history, host):
     start = history.now()
     with host.connect() as client:
         users = [user.decode() for user in client.call("USERS")]

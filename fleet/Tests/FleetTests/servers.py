@@ -1,10 +1,10 @@
-"""A Redis master, a replica and three Sentinels, each on a machine of its own."""
+"""A Redis master, a replica and three Sentinels, each in its own network namespace."""
 
 import shutil
 import signal
 import subprocess
 
-from beside import Client, Refusal, eventually
+from harness import Client, ErrorReply, eventually
 
 MASTER = "fleet"
 PORT = 6379
@@ -12,7 +12,7 @@ SENTINEL_PORT = 26379
 
 
 class Server:
-    """A process that is started, killed and started again over one configuration, which it rewrites itself."""
+    """A process that can be killed and started again with its configuration file, which the process rewrites."""
 
     def __init__(self, machine, home, arguments=()):
         self.machine, self.home, self.arguments = machine, home, arguments
@@ -33,7 +33,7 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def kill(self):
-        """kill -9"""
+        """Sends SIGKILL."""
         if self.is_running():
             self.process.kill()
             self.process.wait()
@@ -47,13 +47,13 @@ class Server:
             self.process.send_signal(signal.SIGCONT)
 
     def ask(self, *words):
-        """The reply; None where there is none, or an error."""
+        """Returns the reply; None without a reply or for an error reply."""
         try:
-            with Client(self.path, patience=3) as client:
+            with Client(self.path, timeout=3) as client:
                 reply = client.call(*words)
         except (OSError, EOFError):
             return None
-        return None if isinstance(reply, Refusal) else reply
+        return None if isinstance(reply, ErrorReply) else reply
 
 
 class Redis(Server):
@@ -89,7 +89,7 @@ class Sentinel(Server):
         )
 
     def master(self):
-        """Its address."""
+        """Returns the master's address."""
         answer = self.ask("SENTINEL", "get-master-addr-by-name", MASTER)
         return answer[0].decode() if answer else None
 
@@ -112,7 +112,7 @@ class Servers:
             raise OSError("the sentinels do not find each other and the replica")
 
     def is_whole(self):
-        """Whether a fail-over could come about."""
+        """Whether all Sentinels know the replica and each other, so that a failover is possible."""
         if not self.nodes[0].replicas():
             return False
         for sentinel in self.sentinels:
@@ -129,7 +129,7 @@ class Servers:
         return [f"{sentinel.machine.address}:{SENTINEL_PORT}" for sentinel in self.sentinels]
 
     def named(self):
-        """The node that most sentinels call the master; None where they are not of one mind."""
+        """Returns the node that at least two Sentinels name as the master, or None."""
         said = [sentinel.master() for sentinel in self.sentinels]
         for node in self.nodes:
             if said.count(node.machine.address) >= 2:
@@ -137,7 +137,7 @@ class Servers:
         return None
 
     def master(self):
-        """The same, if it says so itself."""
+        """Returns the named master if it runs and reports the role master, or None."""
         node = self.named()
         return node if node is not None and node.is_running() and node.role() == "master" else None
 
@@ -145,7 +145,7 @@ class Servers:
         return self.nodes[1 - self.nodes.index(node)]
 
     def take_snapshot(self):
-        """What BGSAVE and a backup give. It is also what a master that is killed has when it starts again."""
+        """Saves a snapshot, as BGSAVE or a backup does. A killed master also starts with its last snapshot."""
         node = self.master()
         if node is None or node.ask("SAVE") != b"OK":
             return False
@@ -155,7 +155,7 @@ class Servers:
         return True
 
     def restore(self, snapshot):
-        """As an operator does it: everything stops, the old file is put in its place, and the master starts first."""
+        """Restores a snapshot as an operator does: stops both servers, replaces the file, starts the master first."""
         node = self.named() or self.nodes[0]
         replica = self.other(node)
         for server in (replica, node):

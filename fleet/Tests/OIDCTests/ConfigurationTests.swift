@@ -20,7 +20,7 @@ import Testing
         try OIDCConfiguration.decode(text, file: "oidc.toml")
     }
 
-    @Test func `an empty file has no provider, and four keys make one`() throws {
+    @Test func `a provider is configured by four keys`() throws {
         #expect(try read("") == OIDCConfiguration())
         #expect(try !read("").hasProvider)
         let configuration = try read(Self.provider)
@@ -30,13 +30,13 @@ import Testing
         #expect(configuration.listen.description == "127.0.0.1:9421")
     }
 
-    @Test func `the example has every key, those with a default as that, and each line can be used`() throws {
+    @Test func `the example contains every key, with its default if it has one`() throws {
         let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "config/oidc.toml")
         let lines = try String(contentsOf: example, encoding: .utf8).components(separatedBy: "\n")
         let keys = lines.compactMap { $0.firstMatch(of: #/^(?:# )?([a-z-]+) = /#).map { String($0.output.1) } }
         #expect(keys.count == OIDCConfiguration.settings.count)
-        // The four of a provider cannot be left away one by one.
+        // The four keys of a provider are required together.
         let withProvider = lines.map { line in
             ["issuer", "client-id", "jwks", "user"].contains { line.hasPrefix("# \($0) = ") }
                 && !line.contains("oidc\"")
@@ -111,24 +111,24 @@ import Testing
         (Self.provider + "user-name = \"x\"", ["oidc.user-name: unknown key"]),
         (
             "[oidc]\nuser = \"alice\"",
-            ["oidc.user: \"alice\" is no template: it has to have {sub} or {sid}, as in \"{sub}@example.org\""]
+            ["oidc.user: \"alice\" is not a template: it must contain {sub} or {sid}, as in \"{sub}@example.org\""]
         ),
         (
             "[oidc]\nalgorithms = [\"RS256\", \"HS256\"]",
-            ["oidc.algorithms[1]: \"HS256\" is not among those that public keys can check: \"RS256\", "]
+            ["oidc.algorithms[1]: \"HS256\" is not a supported algorithm: write one of \"RS256\", "]
         ),
-        ("[oidc]\nalgorithms = [\"none\"]", ["oidc.algorithms[0]: \"none\" is not among those"]),
-        ("[oidc]\nalgorithms = []", ["oidc.algorithms: is empty: no token could be taken"]),
+        ("[oidc]\nalgorithms = [\"none\"]", ["oidc.algorithms[0]: \"none\" is not a supported algorithm"]),
+        ("[oidc]\nalgorithms = []", ["oidc.algorithms: is empty; every token would be rejected"]),
         (
             "[oidc]\njwks = \"http://id.example.org/keys\"",
-            ["oidc.jwks: begins with http://: keys are taken by https:// from other machines than this"]
+            ["oidc.jwks: begins with http://; use https:// except for an address of this machine"]
         ),
         ("[oidc]\njwks = \"http://127.0.0.1.evil.example/\"", ["oidc.jwks: begins with http://"]),
         ("[oidc]\njwks = \"http://127.0.0.1@evil.example/\"", ["oidc.jwks: begins with http://"]),
         ("[oidc]\nmax-age = \"1500ms\"", ["oidc.max-age: \"1500ms\" is not a whole number of seconds"]),
         (
             "[http]\nlisten = \"localhost:1\"",
-            ["http.listen: \"localhost:1\" is no address and port, and no path of a socket: write \""]
+            ["http.listen: \"localhost:1\" is not an address with a port or a socket path: write \""]
         ),
         (
             "[http]\nkey = \"/k\"",
@@ -137,12 +137,12 @@ import Testing
         ("[redis]\nuser = \"u\"", ["redis.user: has no password: set redis.password-file"]),
         ("replicas = -1", ["replicas: -1 is negative: valid values are 0 to 100"]),
     ])
-    func `a mistake names the key, the value and what would be right`(_ text: String, _ parts: [String]) {
+    func `an error names the key, the value and valid values`(_ text: String, _ parts: [String]) {
         let error = #expect(throws: ConfigurationError.self) { try read(text) }
         for part in parts { #expect(error?.description.contains(part) == true, "\(error?.description ?? "")") }
     }
 
-    @Test func `keys may come by plain HTTP from this machine`() throws {
+    @Test func `plain HTTP is allowed for keys from this machine`() throws {
         for host in ["localhost", "127.0.0.1", "127.0.0.1:80"] {
             let text = Self.provider.replacingOccurrences(
                 of: "https://id.example.org/keys", with: "http://\(host)/keys")

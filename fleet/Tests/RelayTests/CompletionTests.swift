@@ -3,11 +3,11 @@ import Testing
 
 @testable import thumbcached_relay
 
-/// When a publisher may say that an entry is done everywhere.
+/// Conditions under which a publisher reports that all hosts have executed an entry.
 @Suite struct CompletionTests {
     private static let now: Int64 = 1_000_000
     private static let entry = StreamID(milliseconds: 900_000, sequence: 0)
-    private static let name = PlayedStream.name(100_000)
+    private static let name = FakeStream.name(100_000)
 
     private static let done = HostState(id: entry, time: now, streamIdentity: name, skipped: 0, process: "p")
     private static let owing = HostState(id: .zero, time: now, streamIdentity: name, skipped: 0, process: "p")
@@ -31,45 +31,45 @@ import Testing
         }
     }
 
-    @Test func `all hosts have done it`() {
+    @Test func `done if all hosts have executed the entry`() {
         #expect(judge([Self.done, Self.done]) == "done")
         #expect(judge([Self.done, Self.seen(60, Self.done)]) == "done")
     }
 
-    @Test func `a live host that owes it may still do it`() {
-        #expect(judge([Self.done, Self.owing]) == "pending: web-2: not done yet")
-        #expect(judge([Self.done, Self.owing], liveOnly: true) == "pending: web-2: not done yet")
+    @Test func `pending while a live host has not executed the entry`() {
+        #expect(judge([Self.done, Self.owing]) == "pending: web-2: pending")
+        #expect(judge([Self.done, Self.owing], liveOnly: true) == "pending: web-2: pending")
     }
 
-    /// A busy host: the position is old, and the host was seen a moment ago.
-    @Test func `a host that is busy for longer than the window is not away`() {
+    /// The position is old, but the host was seen recently.
+    @Test func `a busy host is not away`() {
         var busy = Self.seen(600, Self.owing)
         busy.seen = Self.now - 1_000
-        #expect(judge([Self.done, busy], liveOnly: true) == "pending: web-2: not done yet")
-        // What was said long ago does not become newer by that.
+        #expect(judge([Self.done, busy], liveOnly: true) == "pending: web-2: pending")
+        // An acknowledgement from before the publication does not count.
         busy.id = Self.entry
-        #expect(judge([Self.done, busy]) == "pending: web-2: not done yet")
+        #expect(judge([Self.done, busy]) == "pending: web-2: pending")
     }
 
-    @Test func `a host that is away counts, unless only live ones are asked for`() {
+    @Test func `a host that is away counts unless only live hosts are considered`() {
         let hosts = [Self.done, Self.seen(31, Self.owing)]
         #expect(judge(hosts).hasPrefix("away: web-2: not seen for 30 seconds and not done; remove a host"))
         #expect(judge(hosts, liveOnly: true) == "done")
         #expect(judge([Self.seen(31, Self.owing)], liveOnly: true).hasPrefix("pending: no live host"))
     }
 
-    @Test func `an empty table proves nothing`() {
+    @Test func `pending if the table is empty`() {
         for liveOnly in [false, true] { #expect(judge([], liveOnly: liveOnly).hasPrefix("pending: no ")) }
     }
 
-    @Test func `a row that cannot be read, or cannot be true, is of a host that has done nothing`() {
+    @Test func `an invalid row counts as a host that has not executed the entry`() {
         var (far, late) = (Self.done, Self.done)
         far.id = .last
         (late.time, late.seen) = (.max, .max)
         for state in [HostState.unknown, far, late] { #expect(judge([Self.done, state]).hasPrefix("away: web-2")) }
     }
 
-    @Test(arguments: [Int64.min, -1, 0, .max]) func `a time from outside its range does not trap`(_ time: Int64) {
+    @Test(arguments: [Int64.min, -1, 0, .max]) func `a time out of range does not trap`(_ time: Int64) {
         var state = Self.done
         (state.time, state.seen) = (time, time)
         let fleet = FleetView(
@@ -79,10 +79,10 @@ import Testing
     }
 
     @Test(arguments: [(29, "pending"), (30, "pending"), (31, "done")])
-    func `a stream that got its name within the window may have lost hosts from the table`(
+    func `with a recent stream identity, hosts may be missing from the table`(
         _ seconds: UInt64, _ outcome: String
     ) {
-        let name = PlayedStream.name(UInt64(Self.now) - seconds * 1_000)
+        let name = FakeStream.name(UInt64(Self.now) - seconds * 1_000)
         var done = Self.done
         done.streamIdentity = name
         for liveOnly in [false, true] {
@@ -90,20 +90,20 @@ import Testing
         }
     }
 
-    @Test func `without a name, or with one from the future, nothing is done`() {
-        let future = PlayedStream.name(UInt64(Self.now) + 60_000)
+    @Test func `pending without a stream identity, or with one from the future`() {
+        let future = FakeStream.name(UInt64(Self.now) + 60_000)
         var done = Self.done
         done.streamIdentity = future
         #expect(judge([done], streamIdentity: future).hasPrefix("pending: the stream"))
         #expect(judge([Self.done], streamIdentity: nil).hasPrefix("pending: web-1"))
     }
 
-    @Test func `many names are shortened`() {
+    @Test func `the list of hosts is shortened`() {
         let hosts = Array(repeating: Self.owing, count: 7)
-        #expect(judge(hosts) == "pending: web-1, web-2, web-3, web-4, web-5 and 2 more: not done yet")
+        #expect(judge(hosts) == "pending: web-1, web-2, web-3, web-4, web-5 and 2 more: pending")
     }
 
-    @Test func `a publisher says how a stream is repaired to which nobody can add any more`() {
+    @Test func `the error for a full stream contains the repair command`() {
         let publication = Publication(stream: "fleet", id: .last, time: Self.now, replicas: 1, needed: 1)
         #expect(publication.loss?.contains("redis-cli DEL fleet") == true)
         let usual = Publication(stream: "fleet", id: Self.entry, time: Self.now, replicas: 1, needed: 1)

@@ -11,7 +11,7 @@ import Testing
         try RelayConfiguration.decode(text, file: "relay.toml", environment: environment, hostName: "one")
     }
 
-    @Test func `an empty file is a whole configuration`() throws {
+    @Test func `an empty file is a complete configuration`() throws {
         let configuration = try read("", ["STATE_DIRECTORY": "/var/lib/thumbcached-relay:/var/lib/other"])
         #expect(configuration.host == "one")
         #expect(configuration.state == "/var/lib/thumbcached-relay")
@@ -20,7 +20,7 @@ import Testing
         #expect(configuration.grace == 3_600_000)
     }
 
-    @Test func `the example has every key that has a default, with that, and knows all others`() throws {
+    @Test func `the example contains every key with its default`() throws {
         let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "config/relay.toml")
         let text = try String(contentsOf: example, encoding: .utf8)
@@ -87,18 +87,18 @@ import Testing
     @Test(arguments: [
         (
             "on-gap = \"logout\"",
-            "relay.toml: on-gap: \"logout\" is none of \"logout-all\", \"purge-all\", \"ignore\"; "
+            "relay.toml: on-gap: \"logout\" is not one of \"logout-all\", \"purge-all\", \"ignore\"; "
                 + "did you mean \"logout-all\"?"
         ),
         ("on_gap = \"ignore\"", "relay.toml: on_gap: unknown key; did you mean on-gap?"),
-        ("nonsense = 1", "relay.toml: nonsense: unknown key; fleet/docs/fleet.md lists all that there are"),
+        ("nonsense = 1", "relay.toml: nonsense: unknown key; fleet/docs/fleet.md lists all keys"),
         (
             "host = \"a b\"",
-            "relay.toml: host: \"a b\" is no name of a host: 1 to 255 visible ASCII characters without spaces"
+            "relay.toml: host: \"a b\" is not a valid name of a host: 1 to 255 visible ASCII characters without spaces"
         ),
         (
             "[redis]\naddress = \"a:b\"",
-            "relay.toml: redis.address: \"a:b\" is no address: "
+            "relay.toml: redis.address: \"a:b\" is not an address: "
                 + "write \"redis.example.org:6379\" or \"/run/redis/redis.sock\""
         ),
         ("[redis]\nuser = \"u\"", "relay.toml: redis.user: has no password: set redis.password-file"),
@@ -111,23 +111,23 @@ import Testing
             "relay.toml: redis.certificate: a certificate and its key belong together: set both or neither"
         ),
     ])
-    func `a mistake names the key and what would be right`(_ text: String, _ sentence: String) throws {
+    func `an error names the key and valid values`(_ text: String, _ sentence: String) throws {
         let error = #expect(throws: ConfigurationError.self) { try read(text) }
         #expect(error?.description == sentence)
     }
 
-    @Test func `a machine without a name has to be given one`() throws {
+    @Test func `a machine without a host name needs the key host`() throws {
         let error = #expect(throws: ConfigurationError.self) {
             try RelayConfiguration.decode("", file: "relay.toml", environment: [:], hostName: "")
         }
-        #expect(error?.description == "relay.toml: host: the machine has no name: set it")
+        #expect(error?.description == "relay.toml: host: the machine has no host name; set host")
     }
 
     @Test(arguments: [
         ("/run/redis.sock", "/run/redis.sock"), ("redis.example.org", "redis.example.org:6379"),
         ("redis:1", "redis:1"), ("[::1]", "[::1]:6379"), ("[::1]:9", "[::1]:9"), ("10.0.0.1:65535", "10.0.0.1:65535"),
     ])
-    func `an address is a path, or a host with or without a port`(_ text: String, _ shown: String) {
+    func `an address is a path or a host with an optional port`(_ text: String, _ shown: String) {
         #expect(RedisAddress(text, defaultPort: 6_379)?.description == shown)
     }
 
@@ -135,7 +135,7 @@ import Testing
         "", ":1", "a:", "a:0", "a:65536", "a:01", "a:+1", "a:1:2", "::1", "[::1", "[]:1", "[::1]9", "a b:1", "a/b:1",
         "/" + String(repeating: "x", count: 107),
     ])
-    func `whatever else is none`(_ text: String) {
+    func `other addresses are invalid`(_ text: String) {
         #expect(RedisAddress(text, defaultPort: 6_379) == nil)
     }
 }

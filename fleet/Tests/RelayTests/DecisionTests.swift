@@ -5,18 +5,18 @@ import Testing
 
 @testable import thumbcached_relay
 
-/// What follows from a look, case by case.
+/// The relay's decision for each state of the stream.
 @Suite struct DecisionTests {
-    private let ours = PlayedStream.name(1)
+    private let ours = FakeStream.name(1)
 
     private func position(_ id: UInt64, count: Int, seen: Bool = true) -> Position {
         Position(
             streamIdentity: ours, id: StreamID(milliseconds: id, sequence: 0), count: count, wasSeen: seen)
     }
 
-    /// Entries 10, 20, 30, 40, named.
-    private func stream() -> PlayedStream {
-        var stream = PlayedStream()
+    /// A stream with an identity and the entries 10, 20, 30 and 40.
+    private func stream() -> FakeStream {
+        var stream = FakeStream()
         stream.streamIdentity = ours
         for time: Int64 in [10, 20, 30, 40] {
             stream.time = time
@@ -25,33 +25,33 @@ import Testing
         return stream
     }
 
-    private func decide(_ saved: Position?, _ stream: PlayedStream, _ policy: GapPolicy = .logoutAll) -> String {
-        switch Decision(saved, stream.look(behind: saved?.id ?? .zero), policy) {
+    private func decide(_ saved: Position?, _ stream: FakeStream, _ policy: GapPolicy = .logoutAll) -> String {
+        switch Decision(saved, stream.snapshot(after: saved?.id ?? .zero), policy) {
         case .nameStream(_, let loss): loss.map { "name, \($0)" } ?? "name"
         case .wait: "wait"
         case .closeGap(let gap, let then): "\(gap) then \(then.id) \(then.count) \(then.wasSeen)"
         case .reject(let damage): damage.sentence("fleet")
-        case .carryOut(let entries, let then):
+        case .execute(let entries, let then):
             entries.map { "\($0.id.milliseconds)" }.joined(separator: " ") + " then \(then.id) \(then.count)"
         }
     }
 
-    @Test func `a stream without a name gets one, before anything else is believed of it`() {
+    @Test func `a stream without an identity gets one before it is read`() {
         var stream = stream()
         stream.streamIdentity = nil
         #expect(decide(nil, stream) == "name")
         #expect(decide(position(20, count: 2), stream) == "name")
-        stream.streamIdentity = "somebody else's"
+        stream.streamIdentity = "invalid"
         #expect(decide(position(20, count: 2), stream) == "name")
     }
 
-    @Test func `what is behind the position is carried out; at the end there is nothing to do`() {
+    @Test func `entries after the position are executed; at the end the relay waits`() {
         #expect(decide(position(20, count: 2), stream()) == "30 40 then 40-0 4")
         #expect(decide(position(40, count: 4), stream()) == "wait")
         #expect(decide(position(0, count: 0, seen: false), stream()) == "10 20 30 40 then 40-0 4")
     }
 
-    @Test func `after a crash between receipt and position, the same entries are carried out again, then new ones`() {
+    @Test func `after a crash before the position was saved, the same entries are executed again`() {
         var stream = stream()
         let saved = position(20, count: 2)
         #expect(decide(saved, stream) == "30 40 then 40-0 4")
@@ -60,7 +60,7 @@ import Testing
         #expect(decide(saved, stream) == "30 40 50 then 50-0 5")
     }
 
-    @Test func `more than one look takes is taken in several, with the count right throughout`() {
+    @Test func `more entries than one read returns are read in several steps`() {
         var (stream, saved) = (stream(), position(0, count: 0, seen: false))
         stream.mostEntries = 3
         #expect(decide(saved, stream) == "10 20 30 then 30-0 3")
@@ -68,36 +68,37 @@ import Testing
         #expect(decide(saved, stream) == "40 then 40-0 4")
     }
 
-    @Test func `without a position log-outs may have been missed, also those that nobody can see any more`() {
+    @Test func `a missing position is a gap`() {
         #expect(decide(nil, stream()) == "noPosition then 40-0 4 true")
-        var empty = PlayedStream()
+        var empty = FakeStream()
         empty.streamIdentity = ours
         #expect(decide(nil, empty) == "noPosition then 0-0 0 false")
         #expect(decide(position(0, count: 0, seen: false), empty) == "wait")
     }
 
-    @Test func `another name is another stream`() {
+    @Test func `another identity is another stream`() {
         var stream = stream()
-        stream.streamIdentity = PlayedStream.name(41)
+        stream.streamIdentity = FakeStream.name(41)
         #expect(decide(position(40, count: 4), stream) == "otherStream then 40-0 4 true")
         stream.flush()
-        stream.streamIdentity = PlayedStream.name(41)
+        stream.streamIdentity = FakeStream.name(41)
         #expect(decide(position(40, count: 4), stream) == "otherStream then 0-0 0 false")
     }
 
-    @Test func `a name from before, or from before what was read, would be no news to others: it is replaced`() {
+    @Test func `an identity older than the position's identity or entry is replaced`() {
         var stream = stream()
-        for name in [PlayedStream.name(0), PlayedStream.name(40), ours.replacingOccurrences(of: "a", with: "b")] {
+        for name in [FakeStream.name(0), FakeStream.name(40), ours.replacingOccurrences(of: "a", with: "b")] {
             stream.streamIdentity = name
             #expect(decide(position(40, count: 4), stream) == "name, earlierStream", "\(name)")
         }
-        guard case .nameStream(40, _) = Decision(position(40, count: 4), stream.look(behind: .zero), .logoutAll) else {
-            Issue.record("the new name has to be later than the entry")
+        guard case .nameStream(40, _) = Decision(position(40, count: 4), stream.snapshot(after: .zero), .logoutAll)
+        else {
+            Issue.record("the new identity must be later than the entry")
             return
         }
     }
 
-    @Test func `a new name is of now, is later than what it comes after, and there is none behind the last`() {
+    @Test func `a new identity has the current time, or a later one than its predecessor`() {
         let random = [UInt8](repeating: 7, count: 8)
         let digits = "0707070707070707"
         #expect(StreamIdentity.name(after: 9, now: 5, random: random) == "000000000000000a" + digits)
@@ -107,10 +108,10 @@ import Testing
             #expect(StreamIdentity.isOne(StreamIdentity.name(after: moment, now: .max, random: random)), "\(moment)")
         }
         #expect(!StreamIdentity.isOne("8000000000000000" + digits))
-        #expect(StreamIdentity.start(PlayedStream.name(7)) == 7)
+        #expect(StreamIdentity.start(FakeStream.name(7)) == 7)
     }
 
-    @Test func `entries that were trimmed unread are missed, those that were trimmed behind the position are not`() {
+    @Test func `entries trimmed before they were read are a gap`() {
         var stream = stream()
         stream.trim(to: 2)
         #expect(decide(position(10, count: 1), stream) == "trimmed then 40-0 4 true")
@@ -131,7 +132,7 @@ import Testing
         #expect(decide(position(30, count: 3), stream) == "name, wentBack")
     }
 
-    @Test func `a stream that lost its end and goes on has never had the entry at the position`() {
+    @Test func `a stream that lost its end and got new entries is detected`() {
         var stream = stream()
         stream.lose(1)
         stream.time = 50
@@ -141,7 +142,7 @@ import Testing
         #expect(decide(position(40, count: 4), stream) == "name, rewritten")
     }
 
-    @Test func `a stream of as many entries whose last is another has been rewritten, also where all are trimmed`() {
+    @Test func `a stream with the same count but another last id is detected, even if all entries are trimmed`() {
         var stream = stream()
         stream.lose(1)
         stream.time = 50
@@ -150,7 +151,7 @@ import Testing
         #expect(decide(position(40, count: 4), stream) == "name, rewritten")
     }
 
-    @Test func `a stream that began anew under its old name tells so by its count`() {
+    @Test func `a stream recreated with its old identity is detected by its count`() {
         var stream = stream()
         (stream.entries, stream.added) = ([], 0)
         stream.time = 50
@@ -159,7 +160,7 @@ import Testing
     }
 
     @Test(arguments: [GapPolicy.purgeAll, .ignore])
-    func `where nobody is logged out, all that is still there is carried out`(_ policy: GapPolicy) {
+    func `if a gap logs out no user, the remaining entries are executed`(_ policy: GapPolicy) {
         var stream = stream()
         stream.trim(to: 2)
         #expect(decide(position(10, count: 1), stream, policy) == "trimmed then 29-\(UInt64.max) 2 false")
@@ -167,14 +168,14 @@ import Testing
             streamIdentity: ours, id: StreamID(milliseconds: 29, sequence: .max), count: 2, wasSeen: false)
         #expect(decide(behind, stream, policy) == "30 40 then 40-0 4")
         #expect(decide(nil, stream, policy) == "noPosition then 29-\(UInt64.max) 2 false")
-        // It may be trimmed once more, before it is read.
+        // Trimmed once more before it is read.
         stream.trim(to: 1)
         #expect(decide(behind, stream, policy) == "trimmed then 39-\(UInt64.max) 3 false")
         stream.trim(to: 0)
         #expect(decide(behind, stream, policy) == "trimmed then 40-0 4 false")
     }
 
-    @Test func `deleting an entry that was read is no gap, the last one included`() {
+    @Test func `deleting an entry that was read is not a gap`() {
         var stream = stream()
         stream.delete(40)
         #expect(decide(position(40, count: 4), stream) == "wait")
@@ -190,17 +191,17 @@ import Testing
     }
 
     @Test(arguments: [[30], [40], [30, 40], [10, 30], [20, 40], [10, 20, 30, 40]] as [[UInt64]])
-    func `deleting an entry that was not read is a gap, and only one`(_ deleted: [UInt64]) {
+    func `deleting an unread entry is exactly one gap`(_ deleted: [UInt64]) {
         for policy in GapPolicy.allCases {
             var stream = stream()
             for id in deleted { stream.delete(id) }
             let saved = position(20, count: 2)
-            guard case .closeGap(let gap, var then) = Decision(saved, stream.look(behind: saved.id), policy) else {
+            guard case .closeGap(let gap, var then) = Decision(saved, stream.snapshot(after: saved.id), policy) else {
                 Issue.record("\(policy): \(decide(saved, stream, policy))")
                 continue
             }
             #expect(gap == (deleted.count == 4 ? .trimmed : .deleted))
-            if case .carryOut(_, let next) = Decision(then, stream.look(behind: then.id), policy) { then = next }
+            if case .execute(_, let next) = Decision(then, stream.snapshot(after: then.id), policy) { then = next }
             #expect(decide(then, stream, policy) == "wait", "\(policy)")
             stream.time = 50
             stream.add("erin")
@@ -208,29 +209,45 @@ import Testing
         }
     }
 
-    @Test func `a deleted entry is a gap before what precedes it is carried out`() {
+    @Test func `a deletion is detected before the preceding entries are executed`() {
         var stream = stream()
         stream.mostEntries = 1
         stream.delete(30)
         #expect(decide(position(10, count: 1), stream) == "deleted then 40-0 4 true")
     }
 
-    @Test func `an entry that is deleted while a gap is made up for is a second gap`() {
+    @Test func `an entry deleted while a gap is being closed is a second gap`() {
         var stream = stream()
         stream.delete(40)
         let saved = position(20, count: 2)
-        guard case .closeGap(.deleted, let then) = Decision(saved, stream.look(behind: saved.id), .ignore) else {
+        guard case .closeGap(.deleted, let then) = Decision(saved, stream.snapshot(after: saved.id), .ignore) else {
             Issue.record("no gap")
             return
         }
-        // Less than the greatest id that was deleted.
+        // Smaller than the greatest deleted id.
         stream.delete(30)
         #expect(decide(then, stream, .ignore) == "trimmed then 9-\(UInt64.max) 2 false")
     }
 
-    /// An entry of any publisher with an id of its own choice.
+    @Test func `an unread entry deleted after a greater one is a gap`() {
+        var stream = stream()
+        stream.mostEntries = 1
+        stream.delete(40)
+        let saved = position(20, count: 2)
+        guard case .closeGap(.deleted, let begin) = Decision(saved, stream.snapshot(after: saved.id), .ignore),
+            case .execute(_, let next) = Decision(begin, stream.snapshot(after: begin.id), .ignore)
+        else {
+            Issue.record("no gap")
+            return
+        }
+        #expect(next.id.milliseconds == 10)
+        stream.delete(30)
+        #expect(decide(next, stream, .ignore) == "deleted then 9-\(UInt64.max) 2 false")
+    }
+
+    /// Publishers can choose ids.
     @Test(arguments: [StreamID.last, StreamID(milliseconds: 86_400_041, sequence: 0)])
-    func `an id that is far ahead of the server's clock is damage, and nothing is learned from it`(_ id: StreamID) {
+    func `an id far ahead of the server's clock is damage, and is not used`(_ id: StreamID) {
         var stream = stream()
         stream.lastID = id
         stream.entries?.append(.init(id: id, user: "mallory"))
@@ -240,20 +257,20 @@ import Testing
                 decide(saved, stream)
                     == "the stream fleet is damaged: the id \(id) is more than a day ahead of the server's clock; "
                     + "correct the server's clock if it is wrong, otherwise remove the stream with: redis-cli DEL fleet "
-                    + "(every host then does what its on-gap says)")
+                    + "(every host then applies its on-gap)")
         }
-        // Each entry that is added is news, for which the policy's action is due again.
-        let before = stream.look(behind: .zero).damage
+        // Each added entry changes the damage, so that the policy's action is repeated.
+        let before = stream.snapshot(after: .zero).damage
         stream.added += 1
-        #expect(before != nil && stream.look(behind: .zero).damage != before)
-        // The repair, and what a host makes of it.
+        #expect(before != nil && stream.snapshot(after: .zero).damage != before)
+        // After the repair the host detects a gap.
         (stream.entries, stream.added) = (nil, 0)
         #expect(decide(position(40, count: 4), stream) == "name, wentBack")
         stream.add("erin")
         #expect(decide(position(40, count: 4), stream) == "name, wentBack")
     }
 
-    @Test func `an id within a day of the server's clock is followed`() {
+    @Test func `an id less than a day ahead of the server's clock is read`() {
         var stream = stream()
         stream.time = 40
         stream.lastID = StreamID(milliseconds: 86_400_040, sequence: 0)
@@ -262,17 +279,17 @@ import Testing
         #expect(decide(position(40, count: 4), stream) == "86400040 then 86400040-0 5")
     }
 
-    @Test func `a deleted id from the far future is damage, too`() {
+    @Test func `a deleted id far in the future is damage`() {
         var stream = stream()
         stream.lastDeletedID = .last
         #expect(decide(position(40, count: 4), stream).hasPrefix("the stream fleet is damaged: the id 1844"))
     }
 
     @Test(arguments: [Int.min, -1, 3])
-    func `a count of added entries that is impossible is damage`(_ added: Int) {
+    func `an impossible entries-added is damage`(_ added: Int) {
         var stream = stream()
         stream.added = added
-        #expect(decide(position(40, count: 4), stream).contains("the server counts \(added) entries"))
+        #expect(decide(position(40, count: 4), stream).contains("entries-added is \(added),"))
     }
 
     @Test(arguments: [0, 4, Int.max - 1, Int.max])
@@ -287,16 +304,17 @@ import Testing
         }
     }
 
-    /// A position and a name that earlier versions wrote after they had read such an id.
-    @Test func `a position or a name from the far future is worth nothing`() {
+    /// Earlier versions wrote these after reading such an id.
+    @Test func `a position or an identity far in the future is ignored`() {
         let (stream, far) = (stream(), UInt64(Int64.max))
         #expect(decide(position(far, count: 4), stream) == "noPosition then 40-0 4 true")
         var saved = position(40, count: 4)
-        saved.streamIdentity = PlayedStream.name(far)
+        saved.streamIdentity = FakeStream.name(far)
         #expect(decide(saved, stream) == "noPosition then 40-0 4 true")
         var named = stream
-        named.streamIdentity = PlayedStream.name(far)
-        guard case .nameStream(1, nil) = Decision(position(1, count: 1), named.look(behind: .zero), .logoutAll) else {
+        named.streamIdentity = FakeStream.name(far)
+        guard case .nameStream(1, nil) = Decision(position(1, count: 1), named.snapshot(after: .zero), .logoutAll)
+        else {
             Issue.record("\(decide(position(1, count: 1), named))")
             return
         }

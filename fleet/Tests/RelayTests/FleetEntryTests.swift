@@ -12,17 +12,17 @@ import ThumbcacheProtocol
         ("\(Int64.min)", "0", nil), ("-1", "0", nil), ("1", "1000000", nil), ("1", "-1", nil), ("x", "1", nil),
         ("9223372036854775808", "0", nil),
     ])
-    func `a time of the server is in its range, or is none`(_ seconds: String, _ micro: String, _ time: Int64?) {
+    func `a server time out of range is invalid`(_ seconds: String, _ micro: String, _ time: Int64?) {
         let reply = Value.array([seconds, micro].map { .bulk(ByteBuffer(string: $0)) })
         #expect((try? FleetStream.milliseconds(reply)) == time)
     }
 
-    private func order(_ words: [String]) throws -> FleetCommand {
+    private func command(_ words: [String]) throws -> FleetCommand {
         let words = words.map(ByteBuffer.init(string:))
-        return try FleetEntry.order(stride(from: 0, to: words.count, by: 2).map { (words[$0], words[$0 + 1]) })
+        return try FleetEntry.command(stride(from: 0, to: words.count, by: 2).map { (words[$0], words[$0 + 1]) })
     }
 
-    static let orders: [([String], FleetCommand)] = [
+    static let commands: [([String], FleetCommand)] = [
         (["op", "logout", "user", "alice"], .logOut("alice", session: nil)),
         (["user", "alice", "session", "desk", "op", "logout"], .logOut("alice", session: "desk")),
         // A session may have any name.
@@ -32,14 +32,14 @@ import ThumbcacheProtocol
             ["op", "purge", "user", "alice", "profile", "bob", "profile", "carol"],
             .purge("alice", profiles: ["bob", "carol"])
         ),
-        (["op", "logout-all"], .logOutEverybody),
-        (["op", "purge-all"], .purgeEverybody),
+        (["op", "logout-all"], .logOutAll),
+        (["op", "purge-all"], .purgeAll),
     ]
 
-    @Test(arguments: orders)
-    func `an entry is an order, and an order makes the entry`(_ words: [String], _ expected: FleetCommand) throws {
-        #expect(try order(words) == expected)
-        #expect(try order(FleetEntry.words(expected).map { String(buffer: $0) }) == expected)
+    @Test(arguments: commands)
+    func `commands are encoded to entries and decoded from them`(_ words: [String], _ expected: FleetCommand) throws {
+        #expect(try command(words) == expected)
+        #expect(try command(FleetEntry.words(expected).map { String(buffer: $0) }) == expected)
     }
 
     @Test(arguments: [
@@ -53,38 +53,38 @@ import ThumbcacheProtocol
         (["op", "logout", "user", "alice", "user", "bob"], "has user more than once"),
         (["op", "logout", "user", "alice", "session", "a", "session", "b"], "has session more than once"),
         (["op", "logout", "user", ""], "has a user of 0 bytes: expected 1 to 512"),
-        (["op", "logout", "user", "*"], "has '*' as its user, which is nobody"),
+        (["op", "logout", "user", "*"], "has the invalid user '*'"),
         (["op", "logout", "user", "alice", "session", ""], "has a session of 0 bytes: expected 1 to 512"),
-        (["op", "logout", "user", "alice", "profile", "bob"], "has a profile, which its op does not take"),
-        (["op", "purge", "user", "alice", "session", "desk"], "has a session, which its op does not take"),
+        (["op", "logout", "user", "alice", "profile", "bob"], "has a profile, which its op does not allow"),
+        (["op", "purge", "user", "alice", "session", "desk"], "has a session, which its op does not allow"),
         (["op", "purge", "user", "alice", "profile", ""], "has a profile of 0 bytes: expected 1 to 512"),
-        (["op", "logout-all", "user", "alice"], "has a user, which its op does not take"),
+        (["op", "logout-all", "user", "alice"], "has a user, which its op does not allow"),
         (["op", "logout", "user", "alice", "uid", "5"], "has an unknown field"),
         (["op", "logout", "User", "alice"], "has an unknown field"),
     ])
-    func `what is not wholly understood is no order, and the reason shows no id`(_ words: [String], _ reason: String) {
-        #expect(throws: EntryError(reason)) { try order(words) }
+    func `invalid entries are rejected, and the reason contains no user`(_ words: [String], _ reason: String) {
+        #expect(throws: EntryError(reason)) { try command(words) }
     }
 
-    @Test func `an id is any bytes, 512 at most, and profiles are a thousand at most`() throws {
+    @Test func `an entry has users of up to 512 bytes and up to 1,000 profiles`() throws {
         let odd = ThumbcacheID(bytes: [0, 0xFF, 0x0A] + [UInt8](repeating: 7, count: 509))
         let words = FleetEntry.words(.purge(odd, profiles: [odd]))
         let fields = stride(from: 0, to: words.count, by: 2).map { (name: words[$0], value: words[$0 + 1]) }
-        #expect(try FleetEntry.order(fields) == .purge(odd, profiles: [odd]))
+        #expect(try FleetEntry.command(fields) == .purge(odd, profiles: [odd]))
         let long = String(repeating: "x", count: 513)
         #expect(throws: EntryError("has a user of 513 bytes: expected 1 to 512")) {
-            try order(["op", "logout", "user", long])
+            try command(["op", "logout", "user", long])
         }
         let most = ["op", "purge", "user", "a"] + (0..<1_000).flatMap { ["profile", "\($0)"] }
-        #expect(throws: Never.self) { try order(most) }
-        #expect(throws: EntryError("has more than 1000 profiles")) { try order(most + ["profile", "x"]) }
+        #expect(throws: Never.self) { try command(most) }
+        #expect(throws: EntryError("has more than 1000 profiles")) { try command(most + ["profile", "x"]) }
     }
 
-    @Test func `an entry is read as XRANGE gives it, and odd ones are none`() throws {
+    @Test func `entries are parsed from XRANGE replies; malformed ones are rejected`() throws {
         func bulk(_ text: String) -> Value { .bulk(ByteBuffer(string: text)) }
         let entry = try #require(StreamEntry(.array([bulk("5-1"), .array([bulk("op"), bulk("logout-all")])])))
         #expect(entry.id == StreamID("5-1"))
-        #expect(try entry.order.get() == .logOutEverybody)
+        #expect(try entry.command.get() == .logOutAll)
         for odd: Value in [
             .null, .array([bulk("5-1")]), .array([bulk("5"), .array([])]), .array([bulk("5-1"), .array([bulk("op")])]),
             .array([bulk("5-1"), .array([bulk("op"), .integer(1)])]),
@@ -93,7 +93,7 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `ids are compared by both of their numbers, and nothing else is one`() throws {
+    @Test func `stream ids are compared by both numbers; other texts are invalid`() throws {
         let sorted = ["0-0", "0-1", "1-0", "1-18446744073709551615", "2-0", "18446744073709551615-0"]
         let ids = try sorted.map { try #require(StreamID($0)) }
         #expect(ids.shuffled().sorted() == ids)

@@ -10,7 +10,7 @@ import Testing
         streamIdentity: String(repeating: "1a", count: 16), id: StreamID(milliseconds: 17, sequence: 3), count: 42,
         wasSeen: true, deleted: StreamID(milliseconds: 16, sequence: 2))
 
-    @Test func `a position is what was written, and what is torn or odd is none`() {
+    @Test func `a position is read back as written; partial and malformed ones are rejected`() {
         let text = Self.position.text
         #expect(Position(text: text) == Self.position)
         var unseen = Self.position
@@ -27,7 +27,7 @@ import Testing
         #expect(Position(text: text + "more\n") == nil)
     }
 
-    @Test func `a position is kept, replaced, and belongs to one relay at a time`() throws {
+    @Test func `a position file is replaced, and locked by one relay`() throws {
         let path = FileManager.default.temporaryDirectory.appending(path: "relay-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }
         let file = try PositionFile(directory: path)
@@ -38,7 +38,7 @@ import Testing
             try file.save(next)
             #expect(try file.load() == next)
         }
-        // A relay that was killed while it wrote has left this.
+        // Left by a relay that was killed during a write.
         try Data("half".utf8).write(to: URL(fileURLWithPath: path + "/position.new"))
         try file.save(Self.position)
         #expect(try FileManager.default.contentsOfDirectory(atPath: path) == ["position"])
@@ -48,31 +48,31 @@ import Testing
         #expect(try file.load() == nil)
     }
 
-    @Test func `what a host has done is told by its id, by when it said so, and in which stream`() throws {
+    @Test func `a host has executed an entry according to id, time and stream identity`() throws {
         let state = HostState(
             id: StreamID(milliseconds: 9, sequence: 1), time: 100, streamIdentity: "x", skipped: 2, process: "p")
         #expect(HostState(state.text) == state)
         for odd in ["", "9-1", "9-1 100 x", "9-1 100 x 0", "9 100 x 0 p", "9-1 soon x 0 p"] {
             #expect(HostState(odd) == nil)
         }
-        // A later version may say more.
+        // Later versions may add fields.
         #expect(HostState(state.text + " more") == state)
         var busy = state
         busy.seen = 105
         #expect(busy.text == "9-1 100 x 2 p 105" && HostState(busy.text) == busy)
         let id = state.id
-        #expect(state.hasDone(id, publishedAt: 100, in: "x"))
-        #expect(state.hasDone(id.predecessor, publishedAt: 1, in: "x"))
-        #expect(!state.hasDone(StreamID(milliseconds: 9, sequence: 2), publishedAt: 1, in: "x"))
-        #expect(!state.hasDone(id, publishedAt: 101, in: "x"))
-        #expect(!state.hasDone(id, publishedAt: 100, in: "y"))
-        #expect(!state.hasDone(id, publishedAt: 100, in: nil))
+        #expect(state.hasProcessed(id, publishedAt: 100, in: "x"))
+        #expect(state.hasProcessed(id.predecessor, publishedAt: 1, in: "x"))
+        #expect(!state.hasProcessed(StreamID(milliseconds: 9, sequence: 2), publishedAt: 1, in: "x"))
+        #expect(!state.hasProcessed(id, publishedAt: 101, in: "x"))
+        #expect(!state.hasProcessed(id, publishedAt: 100, in: "y"))
+        #expect(!state.hasProcessed(id, publishedAt: 100, in: nil))
     }
 
-    @Test func `an outage is acted on once, when its grace is over, and the next one anew`() {
+    @Test func `an outage triggers one action after the grace period`() {
         var watch = OutageWatch(grace: 100, now: 1_000)
         #expect(!watch.isDue(at: 1_099))
-        // Also where there never was a connection; and again, until it is done.
+        // Also if there never was a connection; repeated until it succeeds.
         for now: Int64 in [1_100, 1_500] { #expect(watch.isDue(at: now)) }
         watch.handled()
         #expect(!watch.isDue(at: 9_000))

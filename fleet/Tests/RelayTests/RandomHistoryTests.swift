@@ -3,58 +3,57 @@ import Testing
 
 @testable import thumbcached_relay
 
-/// A relay over a stream that loses its end, is restored, flushed and trimmed, while the relay is killed at any moment.
+/// A relay on a stream that loses entries, is restored, flushed and trimmed, while the relay is killed at any moment.
 @Suite struct RandomHistoryTests {
-    /// What a host acknowledges is true, whatever happened before: the entry was carried out there, or everybody was
-    /// logged out there after it was published.
+    /// When a host acknowledges an entry, it has executed the entry, or logged out all users after its publication.
     @Test(arguments: 0..<2_000)
-    func `I3: a host that acknowledges a log-out has done it`(seed: UInt64) {
-        var host = PlayedHost(seed: seed)
+    func `I3: a host acknowledges a logout only after it has executed it`(seed: UInt64) {
+        var host = FakeHost(seed: seed)
         for _ in 0..<60 { host.takeStep() }
-        #expect(host.lies == [])
-        // Nothing stands still for ever: with the stream left alone it comes to its end.
+        #expect(host.falseAcknowledgements == [])
+        // Once the stream is no longer changed, the host reaches its end.
         for _ in 0..<20 { host.follow() }
         #expect(host.isAtEnd, "seed \(seed)")
-        #expect(host.lies == [])
+        #expect(host.falseAcknowledgements == [])
     }
 
-    @Test func `the checker sees a host that acknowledges what it has not done`() {
-        var lies = 0
+    @Test func `the checker detects a host that acknowledges without executing`() {
+        var falseAcknowledgements = 0
         for seed in 0..<50 as Range<UInt64> {
-            var host = PlayedHost(seed: seed)
-            host.skipsOrders = true
+            var host = FakeHost(seed: seed)
+            host.skipsCommands = true
             for _ in 0..<60 { host.takeStep() }
-            lies += host.lies.count
+            falseAcknowledgements += host.falseAcknowledgements.count
         }
-        #expect(lies > 0)
+        #expect(falseAcknowledgements > 0)
     }
 
-    @Test func `the checker sees a host that takes no notice of gaps`() {
-        var lies = 0
+    @Test func `the checker detects a host that ignores gaps`() {
+        var falseAcknowledgements = 0
         for seed in 0..<200 as Range<UInt64> {
-            var host = PlayedHost(seed: seed)
+            var host = FakeHost(seed: seed)
             host.ignoresGaps = true
             for _ in 0..<60 { host.takeStep() }
-            lies += host.lies.count
+            falseAcknowledgements += host.falseAcknowledgements.count
         }
-        #expect(lies > 0)
+        #expect(falseAcknowledgements > 0)
     }
 
-    /// What one host has done every host does, whatever the server loses: who has done it remembers.
+    /// An entry that one host has executed reaches all hosts even if the server loses it.
     @Test(arguments: 0..<2_000)
-    func `I4: what one host has done is true on all when they are back`(seed: UInt64) {
-        var fleet = PlayedFleet(seed: seed)
+    func `I4: an entry executed by one host takes effect on all hosts`(seed: UInt64) {
+        var fleet = FakeFleet(seed: seed)
         for _ in 0..<80 { fleet.takeStep() }
         let isHealed = fleet.heal()
         #expect(isHealed, "seed \(seed)")
         #expect(fleet.forgotten == [], "seed \(seed)")
     }
 
-    @Test func `the checker sees a relay that keeps to itself what the stream has lost`() {
+    @Test func `the checker detects a relay that handles a loss only on its own host`() {
         var forgotten = 0
         for seed in 0..<200 as Range<UInt64> {
-            var fleet = PlayedFleet(seed: seed)
-            fleet.keepsItToItself = true
+            var fleet = FakeFleet(seed: seed)
+            fleet.handlesLossLocally = true
             for _ in 0..<80 { fleet.takeStep() }
             _ = fleet.heal()
             forgotten += fleet.forgotten.count

@@ -1,11 +1,11 @@
-/* Many relays, as a Redis server sees them, and somebody who publishes log-outs: fleet/tools/fleet-scale.
+/* Simulates many relays and a publisher of logouts, for fleet/tools/fleet-scale.
  *
  *     relays PORT STREAM INCARNATION RELAYS HEARTBEAT RATE SECONDS
  *
- * Each relay has a connection, and sends what Sources/Fleet/Stream/FleetStream.swift sends, in that order and in as
- * many writes; what a daemon takes to carry an entry out is left out. Says "ready" when all of them wait for entries.
- * With a line on standard input it publishes RATE log-outs a second for SECONDS, or waits for as long where RATE is 0,
- * then until every relay has acknowledged all of them, and prints one line of JSON. */
+ * Each relay has a connection and sends what fleet/Sources/Fleet/Stream/FleetStream.swift sends, in the same order and
+ * the same number of writes. The work of daemons is not simulated. Prints "ready" when all relays wait for entries.
+ * After a line on standard input, publishes RATE logouts per second for SECONDS, or only waits if RATE is 0. When every
+ * relay has acknowledged all of them, prints one line of JSON. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <err.h>
@@ -21,16 +21,16 @@
 
 enum { MOST_ENTRIES = 100, HISTOGRAM = 1000000 };
 
-enum stage { HELLO, ROLE, LOOK, ACKNOWLEDGE, WAIT };
+enum stage { HELLO, ROLE, READ, ACKNOWLEDGE, WAIT };
 
 struct relay {
     int fd;
     enum stage stage;
-    unsigned owed; /* Replies of this stage that are still to come. */
+    unsigned owed; /* Pending replies of this stage. */
     char *in;
     size_t have, room;
     char position[64], time[24];
-    long read, acknowledged; /* Entries. */
+    long read, acknowledged; /* Numbers of entries. */
     int has_more;
 };
 
@@ -39,10 +39,10 @@ static long count, waiting;
 static const char *stream, *incarnation, *heartbeat;
 static int readable;
 
-/* Of each entry: when it was sent, how many relays have acknowledged it, and when the last had. */
+/* For each entry: the times when it was sent and when the last relay acknowledged it, and the number that did. */
 static double *sent, *done;
 static long *acknowledged, published, finished;
-/* From XADD to each relay's acknowledgement, in tenths of milliseconds. */
+/* Times from XADD to the acknowledgements, in tenths of milliseconds. */
 static unsigned *histogram;
 
 static double now(void) {
@@ -72,7 +72,7 @@ static size_t frame(char *out, const char *const *words) {
 
 #define COMMAND(...) length += frame(out + length, (const char *const[]){__VA_ARGS__, NULL}), (*number)++
 
-/* What a relay sends in a stage. */
+/* Writes the requests of the relay's stage. */
 static size_t requests(const struct relay *relay, char *out, unsigned *number) {
     char behind[72], key[200], host[48], state[200], name[200];
     size_t length = 0;
@@ -81,7 +81,7 @@ static size_t requests(const struct relay *relay, char *out, unsigned *number) {
     switch (relay->stage) {
     case HELLO: COMMAND("HELLO", "3", "SETNAME", "thumbcached-relay"); break;
     case ROLE: COMMAND("ROLE"); break;
-    case LOOK:
+    case READ:
         snprintf(name, sizeof name, "%s:incarnation", stream);
         COMMAND("MULTI");
         COMMAND("GET", name);
@@ -112,7 +112,7 @@ static void begin(struct relay *relay, enum stage stage) {
     if (write(relay->fd, out, length) != (ssize_t)length) err(1, "write");
 }
 
-/* Where the value at the beginning ends; 0 where not all of it is there. */
+/* Returns the length of the first RESP value, or 0 if it is incomplete. */
 static size_t end_of_value(const char *bytes, size_t have) {
     size_t at = 0;
     for (long owed = 1; owed > 0; owed--) {
@@ -135,14 +135,14 @@ static const char *skip(const char *value, const char *end) {
 
 static void copy_string(const char *value, char *out, size_t room) {
     size_t length = strtoul(value + 1, NULL, 10);
-    if (value[0] != '$' || length >= room) errx(1, "no short string: %.20s", value);
+    if (value[0] != '$' || length >= room) errx(1, "expected a short string: %.20s", value);
     memcpy(out, strchr(value, '\n') + 1, length);
     out[length] = 0;
 }
 
-/* Reads EXEC's five answers: what is behind the position, and the time. */
-static void read_look(struct relay *relay, const char *value, const char *end) {
-    if (strncmp(value, "*5\r\n", 4) != 0) errx(1, "EXEC was answered by %.40s", value);
+/* Parses the reply of EXEC: the entries after the position, and the time. */
+static void read_entries(struct relay *relay, const char *value, const char *end) {
+    if (strncmp(value, "*5\r\n", 4) != 0) errx(1, "invalid reply to EXEC: %.40s", value);
     const char *part = skip(skip(skip(value + 4, end), end), end);
     long entries = strtol(part + 1, NULL, 10);
     const char *entry = strchr(part, '\n') + 1;
@@ -152,7 +152,7 @@ static void read_look(struct relay *relay, const char *value, const char *end) {
     }
     relay->read += entries;
     relay->has_more = entries == MOST_ENTRIES;
-    /* Seconds and microseconds. */
+    /* TIME: seconds and microseconds. */
     char seconds[16], micro[16];
     const char *first = strchr(skip(part, end), '\n') + 1;
     copy_string(first, seconds, sizeof seconds);
@@ -164,7 +164,7 @@ static void note_acknowledgement(struct relay *relay) {
     double moment = now();
     for (; relay->acknowledged < relay->read; relay->acknowledged++) {
         long entry = relay->acknowledged;
-        /* Somebody else's, who wants to see what is sent. */
+        /* An entry that this program did not publish. */
         if (entry >= published) break;
         double tenths = (moment - sent[entry]) * 1e4;
         histogram[tenths < HISTOGRAM - 1 ? (long)tenths : HISTOGRAM - 1]++;
@@ -175,24 +175,24 @@ static void note_acknowledgement(struct relay *relay) {
     }
 }
 
-/* What a relay does when the last answer of a stage is there. */
-static void go_on(struct relay *relay, const char *value, const char *end) {
+/* Starts the next stage after the last reply of a stage. */
+static void advance(struct relay *relay, const char *value, const char *end) {
     switch (relay->stage) {
     case HELLO: begin(relay, ROLE); break;
-    case ROLE: begin(relay, LOOK); break;
-    case LOOK:
-        read_look(relay, value, end);
+    case ROLE: begin(relay, READ); break;
+    case READ:
+        read_entries(relay, value, end);
         begin(relay, ACKNOWLEDGE);
         break;
     case ACKNOWLEDGE:
         note_acknowledgement(relay);
-        begin(relay, relay->has_more ? LOOK : WAIT);
+        begin(relay, relay->has_more ? READ : WAIT);
         break;
-    case WAIT: begin(relay, LOOK); break;
+    case WAIT: begin(relay, READ); break;
     }
 }
 
-static void take(struct relay *relay) {
+static void receive(struct relay *relay) {
     if (relay->room - relay->have < 4096) {
         relay->room = relay->room ? relay->room * 2 : 8192;
         relay->in = realloc(relay->in, relay->room + 1);
@@ -205,16 +205,16 @@ static void take(struct relay *relay) {
     size_t at = 0, length;
     while ((length = end_of_value(relay->in + at, relay->have - at)) > 0) {
         const char *value = relay->in + at;
-        if (value[0] == '-') errx(1, "the server says %.100s", value);
+        if (value[0] == '-') errx(1, "error from the server: %.100s", value);
         at += length;
-        if (relay->owed == 0) errx(1, "an answer that nobody asked for: %.100s", value);
-        if (--relay->owed == 0) go_on(relay, value, relay->in + at);
+        if (relay->owed == 0) errx(1, "unexpected reply: %.100s", value);
+        if (--relay->owed == 0) advance(relay, value, relay->in + at);
     }
     memmove(relay->in, relay->in + at, relay->have - at);
     relay->have -= at;
 }
 
-/* As thumbcachectl fleet and thumbcached-oidc do, with entries that are kept for a week. */
+/* Publishes as thumbcachectl fleet and thumbcached-oidc do; entries are kept for a week. */
 static void publish(int fd) {
     char out[1024], user[32], oldest[32];
     size_t length = 0;
@@ -232,15 +232,15 @@ static void drop_answers(int fd) {
     char bytes[65536];
     ssize_t got;
     while ((got = read(fd, bytes, sizeof bytes)) > 0)
-        if (memmem(bytes, (size_t)got, "-ERR", 4)) errx(1, "the server refuses what is published");
+        if (memmem(bytes, (size_t)got, "-ERR", 4)) errx(1, "the server rejected an entry");
 }
 
-/* Gives relays their turns for some time at most. */
+/* Processes the relays' replies for at most `seconds`. */
 static void serve(double seconds) {
     struct epoll_event events[512];
     int milliseconds = seconds <= 0 ? 0 : (int)(seconds * 1e3) + 1;
     int ready = epoll_wait(readable, events, 512, milliseconds);
-    for (int index = 0; index < ready; index++) take(&relays[events[index].data.u32]);
+    for (int index = 0; index < ready; index++) receive(&relays[events[index].data.u32]);
 }
 
 static int ascending(const void *left, const void *right) {
@@ -288,7 +288,7 @@ int main(int argc, char **argv) {
     while (waiting < count) serve(1);
     puts("ready");
     fflush(stdout);
-    /* Heartbeats go on while others look at the server. */
+    /* Continues to send heartbeats until the caller has read the server's counters. */
     fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
     char line[16];
     while (read(STDIN_FILENO, line, sizeof line) <= 0) serve(0.001);
@@ -305,7 +305,7 @@ int main(int argc, char **argv) {
     while (finished < published) {
         serve(0.1);
         drop_answers(publisher);
-        if (now() > end + 120) errx(1, "%ld of %ld entries are done by all after 120 s", finished, published);
+        if (now() > end + 120) errx(1, "timeout: %ld of %ld entries acknowledged by all relays", finished, published);
     }
     double took = now() - began;
     processor = own_processor_time() - processor;

@@ -1,4 +1,4 @@
-"""What fleet/tools/fleet-scale has measured: a table to read, the part of fleet/docs/fleet.md that shows it, and its plot."""
+"""Reports of fleet/tools/fleet-scale: a table for the terminal, a section of fleet/docs/fleet.md, and its plot."""
 
 import html
 import math
@@ -13,7 +13,7 @@ COLOURS = {1: "#8a8a8a", 10: "#2f7d4f", 100: "#b5452c"}
 
 
 def medians(found):
-    """For each number of relays and each rate the median of every figure, in the order in which they were run."""
+    """The median of every figure for each number of relays and each rate, in the order of the runs."""
     groups = {}
     for run in found["runs"]:
         groups.setdefault((run["relays"], run["rate"]), []).append(run)
@@ -40,17 +40,17 @@ def cells(row):
         "" if is_quiet else f"{show(row['last_p50'])} ms ({' to '.join(show(value) for value in row['spread'])})",
         "" if is_quiet else f"{show(row['last_p99'])} ms",
         f"{row['server']:.0%}",
-        # Of a few turns it would be the cost of being looked at.
+        # With few turns, the measurement itself would dominate this figure.
         "" if is_quiet and row["relays"] < 1000 else f"{row['turn_us']:.0f}",
         f"{row['turns']:,.0f}",
-        f"{row['player']:.0%}",
+        f"{row['simulator']:.0%}",
         f"{row['others']:.0%}",
     ]
 
 
 HEAD = [
-    "relays", "log-outs a second", "until the last has it: median", "99th percentile", "the server's core",
-    "µs of it for a turn", "turns a second", "the player", "others",
+    "relays", "logouts/s", "last acknowledgment: median", "99th percentile", "server CPU", "µs per turn", "turns/s",
+    "simulator CPU", "other CPU",
 ]
 
 
@@ -60,78 +60,71 @@ def table(found):
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
 
 
-def per_command(found):
-    """µs of the server's time inside of each command, where its time is not spent on sockets."""
-    runs = [run for run in found["runs"] if run["relays"] == 1000 and run["rate"] == 10] or found["runs"]
-    names = ["xread", "xrange", "xinfo|stream", "hset", "hget", "get", "time", "multi", "exec"]
-    costs = {}
-    for name in names:
-        both = [run["commands"][name] for run in runs if name in run["commands"]]
-        if both:
-            costs[name] = statistics.median(spent / max(count, 1) for count, spent in both)
-    return costs
+def compact(rows):
+    """A row for each number of relays: median and 99th percentile for each rate, and the server's CPU time."""
+    rates = sorted({row["rate"] for row in rows if not is_burst(row)})
+    lines = [
+        ["relays"] + [f"{rate:g} logout{'' if rate == 1 else 's'}/s" for rate in rates if rate]
+        + [f"server CPU at {', '.join(f'{rate:g}' for rate in rates)} logouts/s"]
+    ]
+    for relays in sorted({row["relays"] for row in rows if not is_burst(row)}):
+        measured = [row for rate in rates if (row := at(rows, relays, rate))]
+        lines.append(
+            [f"{relays:,}"]
+            + [f"{show(row['last_p50'])} ms ({show(row['last_p99'])} ms)" for row in measured if row["rate"]]
+            + [", ".join(f"{row['server']:.0%}" for row in measured)]
+        )
+    return lines
 
 
 def markdown(found):
     rows = medians(found)
     place = found["machine"]
-    lines = [
+    head, *lines = compact(rows)
+    busy = max(row["others"] for row in rows)
+    parts = [
         prose(
             f"{place['cpu']}, {place['cores']} cores; {place['system']}; redis {found['redis']} on loopback, without "
-            f"TLS and without persistence; heartbeats of 5 s. Medians of {found['rounds']} rounds of "
-            f"{found['seconds']:g} s, lowest and highest in brackets. *The player* is the program that plays all "
-            "relays, *others* whoever was busy on the machine besides, both in cores: where others took a core and "
-            "more, times are longer than on a machine of one's own, and what a turn costs is not."
+            f"TLS and persistence; heartbeats of 5 s. Time until the last relay acknowledges a logout: median and, in "
+            f"parentheses, 99th percentile; medians of {found['rounds']} rounds of {found['seconds']:g} s. Other "
+            f"programs used up to {busy:.1f} cores, which lengthens times, but not CPU times."
         ),
-        "",
-        "![How long log-outs take, and what they cost the server, by the number of relays](fleet-scale.svg)",
-        "",
-        f"| {' | '.join(HEAD)} |",
-        "|" + " --- |" * len(HEAD),
+        "![Time until the last acknowledgment and CPU time of the server, by number of relays](fleet-scale.svg)",
+        "\n".join([f"| {' | '.join(head)} |", "|" + " --- |" * len(head)] + [f"| {' | '.join(line)} |" for line in lines]),
     ]
-    lines += [f"| {' | '.join(cells(row))} |" for row in rows if not is_burst(row)]
-    costs = ", ".join(f"{name.upper()} {cost:.1f}" for name, cost in per_command(found).items())
-    lines += ["", prose(
-        f"The server spends this inside commands, in µs: {costs}. EXEC is with what it runs. The rest of a turn is reading "
-        "and writing."
-    )]
     for row in rows:
         if is_burst(row):
-            lines += ["", prose(
-                f"{row['relays']:,} relays caught up with {row['entries']:,.0f} log-outs. The server "
-                f"gave out {row['entries'] * row['relays'] / row['seconds']:,.0f} a second to all of them together, "
-                f"for {show(row['delivery_us'])} µs of its time each: a hundred to a turn."
-            )]
+            parts.append(prose(
+                f"{row['relays']:,} relays that were {row['entries']:,.0f} logouts behind received "
+                f"{row['entries'] * row['relays'] / row['seconds']:,.0f} entries per second together. Each took "
+                f"{show(row['delivery_us'])} µs of the server's CPU time."
+            ))
     entry, host = found["memory"]["bytes"], statistics.median(run["host_bytes"] for run in found["runs"])
-    day = entry * 100 * 86_400
-    lines += ["", prose(
-        f"An entry takes {show(entry)} bytes of the server's memory (MEMORY USAGE of "
-        f"{found['memory']['entries']:,} log-outs), and a host {show(host)} in the table. "
-        f"Reckoned from that, 100 log-outs a second are {show(day / 2**20)} MiB a day, and "
-        f"{show(day * 7 / 2**30)} GiB in the seven days of `keep`."
-    )]
+    week = entry * 100 * 86_400 * 7
     rate, daemon, relay = (
         statistics.median(host[name] for host in found["host"]) for name in ("rate", "daemon_us", "relay_us")
     )
-    lines += ["", prose(
-        f"A real relay and daemon catch up with {show(rate)} log-outs a second of people who are not there, for "
-        f"{show(daemon)} µs of the daemon's time and {show(relay)} of the relay's each."
-    )]
-    return "\n".join(lines)
+    parts.append(prose(
+        f"An entry takes {show(entry)} bytes of the server's memory, a host {show(host)} bytes. 100 logouts per second "
+        f"for the seven days of `keep` take {show(week / 2**30)} GiB. A real relay with its daemon processes "
+        f"{show(rate)} logouts per second of users that are not logged in; each takes {show(daemon)} µs of the "
+        f"daemon's CPU time and {show(relay)} µs of the relay's."
+    ))
+    return "\n\n".join(parts)
 
 
 def prose(text):
-    """As wide as a document's lines are."""
+    """Wraps text at the width of the documents."""
     return textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)
 
 
 def write(directory, found):
-    """Puts the table into fleet.md between its two marks, and the plot beside it."""
+    """Replaces the section of fleet.md between the two marks, and the plot beside it."""
     (directory / "fleet-scale.svg").write_text(svg(medians(found)))
     document = directory / "fleet.md"
     text = document.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"{document} has to hold each of the marks {BEGIN} and {END} once")
+        raise ValueError(f"{document}: the marks {BEGIN} and {END} must each occur once")
     part = f"{BEGIN}\n{markdown(found)}\n{END}"
     document.write_text(re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: part, text, flags=re.DOTALL))
 
@@ -142,22 +135,22 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, GAP = 430, 300, 56, 30, 44, 84
 
 
 def svg(rows):
-    """Two panels over the number of relays, all axes logarithmic: how long, and at what cost."""
+    """Two panels over the number of relays, with logarithmic axes: time and CPU time."""
     rows = [row for row in rows if not is_burst(row) and row["rate"]]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {TOP + HEIGHT + GAP}" '
         'font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
-    parts += panel(rows, 0, "until the last relay has a log-out, ms", 1, 10_000, [
+    parts += panel(rows, 0, "time until the last relay acknowledges a logout, ms", 1, 10_000, [
         ("last_p50", 1, ""), ("last_p99", 1, "5 4")])
-    parts += panel(rows, WIDTH, "the server, percent of a core", 0.1, 100, [("server", 100, "")])
+    parts += panel(rows, WIDTH, "CPU time of the server, percent of a core", 0.1, 100, [("server", 100, "")])
     y = TOP + HEIGHT + GAP - 32
     for number, (rate, colour) in enumerate(COLOURS.items()):
         x = LEFT + number * 180
         parts.append(f'<line x1="{x}" y1="{y - 4}" x2="{x + 24}" y2="{y - 4}" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{x + 30}" y="{y}">{rate} log-out{"" if rate == 1 else "s"} a second</text>')
-    parts.append(f'<text x="{LEFT + 3 * 180}" y="{y}" fill="#555555">dashed: the 99th percentile</text>')
+        parts.append(f'<text x="{x + 30}" y="{y}">{rate} logout{"" if rate == 1 else "s"} per second</text>')
+    parts.append(f'<text x="{LEFT + 3 * 180}" y="{y}" fill="#555555">dashed: 99th percentile</text>')
     parts.append(
         f'<text x="{2 * WIDTH - RIGHT}" y="{y + 22}" text-anchor="end" fill="#555555">written by make fleet-scale</text>'
         "</svg>"

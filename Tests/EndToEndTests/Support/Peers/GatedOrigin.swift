@@ -1,24 +1,24 @@
 import Foundation
 import Glibc
 
-/// An HTTP server on loopback that answers as a script tells it: at once, when a gate opens, in parts, or never.
+/// A scripted HTTP server on loopback, which responds at once, when a gate opens, in parts, or never.
 ///
-/// Each connection has a thread. They end when the peer closes or the origin ends.
+/// Each connection has a thread, which ends when the peer closes the connection or the origin ends.
 final class GatedOrigin: Sendable {
     struct Request: Sendable {
-        /// 1 for the first that came, and so on.
+        /// Position in order of arrival, from 1.
         var number: Int
         var path: String
-        /// By lower-case name.
+        /// Keys are lower-case.
         var headers: [String: String]
         var body = ""
     }
 
     enum Step: Sendable {
         case send([UInt8])
-        /// Goes on when `open` is called for this gate.
+        /// Waits until `open` is called for this gate.
         case wait(String)
-        /// Sends nothing more, until the peer gives up.
+        /// Sends nothing more until the peer closes the connection.
         case silence
         case close
     }
@@ -26,7 +26,7 @@ final class GatedOrigin: Sendable {
     private struct State: Sendable {
         var requests: [Request] = []
         var openGates: Set<String> = []
-        /// Silent connections that the peer gave up.
+        /// Number of silent connections that the peer closed.
         var abandoned = 0
         var connections: Set<CInt> = []
         var hasEnded = false
@@ -37,14 +37,14 @@ final class GatedOrigin: Sendable {
     private let state = Watched(State())
     private let answer: @Sendable (Request) -> [Step]
 
-    /// - Parameter answer: the script: what happens to a request. Called on the connection's thread.
+    /// - Parameter answer: returns the steps for a request. Called on the connection's thread.
     init(_ answer: @escaping @Sendable (Request) -> [Step]) throws {
         (listener, port) = try listenTCP(backlog: 1_024)
         self.answer = answer
         Thread.detachNewThread { [self] in acceptConnections() }
     }
 
-    /// An image at once for every path: whatever `image` gives for it.
+    /// An origin that responds at once, with an image for each request.
     static func images(_ image: @escaping @Sendable (Request) -> [UInt8]) throws -> GatedOrigin {
         try GatedOrigin { request in [.send(GatedOrigin.response(image(request)))] }
     }
@@ -52,19 +52,19 @@ final class GatedOrigin: Sendable {
     var url: String { "http://127.0.0.1:\(port)" }
     var requests: [Request] { state.current.requests }
 
-    /// Lets pass everyone who waits or will wait at a gate.
+    /// Opens a gate, for all connections and for good.
     func open(_ gate: String) { state.change { _ = $0.openGates.insert(gate) } }
 
     func waitForRequests(_ count: Int) throws {
         guard state.wait(longestWait, until: { $0.requests.count >= count }) else {
-            throw Failure("the origin saw \(requests.count) requests, not \(count)")
+            throw Failure("the origin received \(requests.count) requests, not \(count)")
         }
     }
 
-    /// Waits until the peer has given up so many silent connections.
+    /// Waits until the peer has closed `count` silent connections.
     func waitForAbandoned(_ count: Int) throws {
         guard state.wait(longestWait, until: { $0.abandoned >= count }) else {
-            throw Failure("\(state.current.abandoned) connections were given up, not \(count)")
+            throw Failure("\(state.current.abandoned) silent connections were closed, not \(count)")
         }
     }
 
@@ -77,7 +77,7 @@ final class GatedOrigin: Sendable {
         for connection in connections { shutdown(connection, CInt(SHUT_RDWR)) }
     }
 
-    // MARK: What is sent
+    // MARK: Responses
 
     static func response(
         _ body: [UInt8], status: String = "200 OK", headers: [String] = [], length: Int? = nil
@@ -93,11 +93,11 @@ final class GatedOrigin: Sendable {
         while true {
             let connection = accept(listener, nil, nil)
             guard connection >= 0 else { break }
-            let isWanted = state.change { state in
+            let isAccepted = state.change { state in
                 if !state.hasEnded { state.connections.insert(connection) }
                 return !state.hasEnded
             }
-            guard isWanted else {
+            guard isAccepted else {
                 close(connection)
                 break
             }
@@ -134,7 +134,7 @@ final class GatedOrigin: Sendable {
         }
     }
 
-    /// Notes a request when the whole of it is there; null when the peer has closed before.
+    /// Reads the body and records the request; nil if the peer closes the connection before the end.
     private func record(_ head: String, _ connection: CInt, _ input: inout [UInt8]) -> Request? {
         let lines = head.split(separator: "\r\n")
         let path = lines.first?.split(separator: " ").dropFirst().first.map(String.init) ?? ""
@@ -151,7 +151,7 @@ final class GatedOrigin: Sendable {
         }
     }
 
-    /// A request's lines; null when the peer has closed.
+    /// The head of the next request; nil if the peer closes the connection.
     private func readHead(_ connection: CInt, _ input: inout [UInt8]) -> String? {
         let end = Array("\r\n\r\n".utf8)
         var buffer = [UInt8](repeating: 0, count: 8_192)
@@ -166,7 +166,7 @@ final class GatedOrigin: Sendable {
         }
     }
 
-    /// Null when the peer has closed before the end.
+    /// Nil if the peer closes the connection before the end.
     private func readBody(_ length: Int, _ connection: CInt, _ input: inout [UInt8]) -> String? {
         var buffer = [UInt8](repeating: 0, count: 8_192)
         while input.count < length {

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-/// Asks a server on loopback for a path, on a connection of its own, and waits for the end of the answer.
+/// Sends a GET request to a server on loopback, on a new connection, and reads the whole response.
 @discardableResult
 func getHTTP(_ port: UInt16, _ path: String) throws -> (status: Int, body: String) {
     let connection = try connectTCP(port)

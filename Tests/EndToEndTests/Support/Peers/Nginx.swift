@@ -2,8 +2,8 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A real nginx on loopback that serves a directory, and its access log. It is one process: a worker of its own would
-/// be left behind, for good, when its master is killed.
+/// An nginx on loopback that serves a directory, and its access log. It runs as one process, because workers would
+/// survive a master that is killed.
 final class Nginx {
     let port: UInt16
     var url: String { "http://127.0.0.1:\(port)" }
@@ -11,12 +11,12 @@ final class Nginx {
     private let process: ChildProcess
 
     /// - Parameters:
-    ///   - directives: for the server, as nginx's own configuration has them.
-    ///   - logging: what ``requests()`` shows of each.
+    ///   - directives: directives for nginx's `server` block.
+    ///   - logging: log format of ``requests()``.
     init(
-        _ machine: Machine, serving pictures: String, directives: String = "", logging: String = "$uri $status"
+        _ machine: Machine, serving images: String, directives: String = "", logging: String = "$uri $status"
     ) throws {
-        let home = try machine.makeDirectory("nginx-\(machine.takeNumber())")
+        let home = try machine.makeDirectory("nginx-\(machine.nextNumber())")
         log = "\(home)/access.log"
         port = try freePort()
         try write(
@@ -43,7 +43,7 @@ final class Nginx {
                 }
                 server {
                     listen 127.0.0.1:\(port) backlog=1024;
-                    root \(pictures);
+                    root \(images);
                     \(directives)
                     location / { try_files $uri $uri.png $uri.jpg $uri.gif $uri.webp $uri.avif =404; }
                 }
@@ -54,33 +54,32 @@ final class Nginx {
             ["nginx", "-c", "\(home)/nginx.conf", "-e", "\(home)/error.log", "-p", home],
             errors: .file("\(home)/stderr.log"))
         try eventually("nginx answers on port \(port)") {
-            if let status = process.ending() {
+            if let status = process.exitStatus() {
                 throw Failure(
                     "nginx ended with status \(status): "
-                        + "\(String(decoding: try read("\(home)/stderr.log"), as: UTF8.self))"
+                        + "\(try readText("\(home)/stderr.log"))"
                 )
             }
             return (try? getHTTP(port, "/ready")) != nil
         }
     }
 
-    /// What was asked for so far. nginx is one process, which writes a request's line before it takes up the next one;
-    /// so once a request of our own is in the log, so is everything that was answered before.
+    /// The log lines of all requests so far. nginx logs a request before it reads the next one, so the log is complete
+    /// once it contains the request that this function sends.
     func requests() throws -> [String] {
         let marker = "/marker-\(UInt64.random(in: 0 ... .max))"
         try getHTTP(port, marker)
         var lines: [String] = []
         try eventually("nginx logs a request") {
-            lines = String(decoding: try read(log), as: UTF8.self).split(separator: "\n").map(String.init)
+            lines = try readText(log).split(separator: "\n").map(String.init)
             return lines.last?.hasPrefix(marker) == true
         }
         return lines.filter { !$0.hasPrefix("/marker-") && !$0.hasPrefix("/ready") }
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody listens on, for a server that is started later: one below those that the kernel
-/// hands out by itself (ip(7), ip_local_port_range), which a connection of another test might have by then, and none
-/// that was given out before.
+/// A free TCP port of 127.0.0.1 for a server that is started later. It lies below ip_local_port_range (ip(7)), whose
+/// ports the connection of another test might get meanwhile, and is not returned twice.
 func freePort() throws -> UInt16 {
     for _ in 0..<1_000 {
         let port = 20_000 + UInt16(portsTried.wrappingAdd(1, ordering: .relaxed).newValue % 6_000)
@@ -91,12 +90,12 @@ func freePort() throws -> UInt16 {
             continue
         }
     }
-    throw Failure("of a thousand ports of 127.0.0.1 none is free")
+    throw Failure("no free port of 127.0.0.1 after 1,000 attempts")
 }
 
 private let portsTried = Atomic<UInt64>(.random(in: 0..<6_000))
 
-/// Listens on a port of 127.0.0.1; 0 for one that the kernel chooses.
+/// Listens on a port of 127.0.0.1; with port 0, the kernel chooses one.
 func listenTCP(port: UInt16 = 0, backlog: CInt) throws -> (descriptor: CInt, port: UInt16) {
     let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
     guard descriptor >= 0 else { throw Failure(systemCall: "socket") }

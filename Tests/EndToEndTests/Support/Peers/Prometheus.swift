@@ -1,23 +1,22 @@
 import Foundation
 
-/// A real Prometheus with the configuration in config/prometheus, whose exporter is another one, and whose pauses are
-/// short.
+/// A Prometheus with the configuration in config/prometheus, except for the target's address and shorter intervals.
 final class Prometheus {
     static let folder = "\(Files.repository)/config/prometheus"
     private let port: UInt16
     private let process: ChildProcess
 
-    /// - Parameter exporter: the port of what it scrapes.
-    init(_ machine: Machine, exporter: UInt16) throws {
+    /// - Parameter target: the port to scrape.
+    init(_ machine: Machine, target: UInt16) throws {
         let home = try machine.makeDirectory("prometheus")
         let rules = "thumbcached.rules.yml"
         try write(read("\(Self.folder)/\(rules)"), to: "\(home)/\(rules)")
-        let configuration = String(decoding: try read("\(Self.folder)/prometheus.yml"), as: UTF8.self)
+        let configuration = try readText("\(Self.folder)/prometheus.yml")
         for part in ["127.0.0.1:9420", ": 15s", rules] where !configuration.contains(part) {
             throw Failure("\(part) is not in prometheus.yml")
         }
         try write(
-            configuration.replacing("127.0.0.1:9420", with: "127.0.0.1:\(exporter)").replacing(
+            configuration.replacing("127.0.0.1:9420", with: "127.0.0.1:\(target)").replacing(
                 ": 15s", with: ": 500ms"),
             to: "\(home)/prometheus.yml")
         port = try freePort()
@@ -27,16 +26,16 @@ final class Prometheus {
                 "--web.listen-address=127.0.0.1:\(port)", "--log.level=warn",
             ], errors: .file("\(home)/prometheus.log"))
         try eventually("Prometheus is ready on port \(port)") {
-            if let status = process.ending() {
-                let log = String(decoding: try read("\(home)/prometheus.log"), as: UTF8.self)
+            if let status = process.exitStatus() {
+                let log = try readText("\(home)/prometheus.log")
                 throw Failure("Prometheus ended with status \(status): \(log)")
             }
             do { return try getHTTP(port, "/-/ready").status == 200 } catch is Failure { return false }
         }
     }
 
-    /// What its interface answers, below `data`.
-    func ask(_ path: String) throws -> Any {
+    /// Queries the HTTP API and returns `data` of the response.
+    func query(_ path: String) throws -> Any {
         let answer = try getHTTP(port, "/api/v1/\(path)")
         let object = try JSONSerialization.jsonObject(with: Data(answer.body.utf8)) as? [String: Any]
         guard answer.status == 200, object?["status"] as? String == "success", let data = object?["data"] else {
@@ -45,10 +44,10 @@ final class Prometheus {
         return data
     }
 
-    /// What an expression comes to now, one value for each series.
+    /// The current values of an expression, one for each series.
     func values(of expression: String) throws -> [Double] {
         guard let encoded = expression.addingPercentEncoding(withAllowedCharacters: .alphanumerics),
-            let data = try ask("query?query=\(encoded)") as? [String: Any],
+            let data = try query("query?query=\(encoded)") as? [String: Any],
             let series = data["result"] as? [[String: Any]]
         else { throw Failure("Prometheus has no vector for \(expression)") }
         return series.map { ($0["value"] as? [Any])?.last as? String }.map { Double($0 ?? "") ?? .nan }
@@ -58,12 +57,12 @@ final class Prometheus {
         let name: String
         /// `inactive`, `pending` or `firing`.
         let state: String
-        /// `ok`, once it has been evaluated without an error.
+        /// `ok` after an evaluation without errors.
         let health: String
     }
 
     func alerts() throws -> [Alert] {
-        let data = try ask("rules") as? [String: Any]
+        let data = try query("rules") as? [String: Any]
         let groups = data?["groups"] as? [[String: Any]] ?? []
         return groups.flatMap { $0["rules"] as? [[String: Any]] ?? [] }.map { rule in
             func text(_ key: String) -> String { rule[key] as? String ?? "" }

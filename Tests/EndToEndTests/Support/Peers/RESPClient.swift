@@ -1,6 +1,6 @@
 import Glibc
 
-/// What a request is made of: strings, or raw bytes.
+/// An argument of a request: a string or bytes.
 protocol Word {
     var wordBytes: [UInt8] { get }
 }
@@ -13,14 +13,14 @@ extension [UInt8]: Word {
     var wordBytes: [UInt8] { self }
 }
 
-/// A connection to the daemon that blocks, and never longer than its longestWait. Written without the daemon's own RESP
-/// code, so that the two check each other.
+/// A blocking connection to the daemon, with a timeout. Does not use the daemon's RESP code, so that each
+/// implementation checks the other.
 final class RESPClient {
     let descriptor: CInt
-    /// What has been received; `position` is where the unread begins.
+    /// Received bytes; those from `position` are unread.
     private var buffer: [UInt8] = []
     private var position = 0
-    private let arrivals = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
+    private let receiveBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
 
     init(_ socketPath: String, longestWait seconds: Int = Int(longestWait)) throws {
         descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
@@ -29,7 +29,7 @@ final class RESPClient {
         let size = socklen_t(MemoryLayout<timeval>.size)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, size)
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, size)
-        // The initialiser may throw from here on: the object is complete, so its end closes the descriptor.
+        // If the initializer throws here, deinit closes the descriptor.
         guard connectUnix(descriptor, socketPath) == 0 else {
             throw Failure(systemCall: "connect \(socketPath)", errno)
         }
@@ -37,7 +37,6 @@ final class RESPClient {
 
     private var isClosed = false
 
-    /// Closes the connection.
     func end() {
         if !isClosed { close(descriptor) }
         isClosed = true
@@ -45,7 +44,7 @@ final class RESPClient {
 
     deinit {
         end()
-        arrivals.deallocate()
+        receiveBuffer.deallocate()
     }
 
     // MARK: Requests and replies
@@ -58,6 +57,11 @@ final class RESPClient {
     func send(_ words: any Word...) throws { try send(words) }
 
     func send(_ words: [any Word]) throws { try sendRaw(Self.frame(words)) }
+
+    /// Pipelines `count` copies of a request.
+    func send(_ words: [any Word], count: Int) throws {
+        try sendRaw(Array(repeatElement(Self.frame(words), count: count).joined()))
+    }
 
     static func frame(_ words: [any Word]) -> [UInt8] {
         var frame = Array("*\(words.count)\r\n".utf8)
@@ -106,11 +110,11 @@ final class RESPClient {
         case "%":
             return .map(try (0..<number(rest)).map { _ in .init(key: try receive(), value: try receive()) })
         default:
-            throw Failure("the daemon sent no RESP: \(line.prefix(40))")
+            throw Failure("invalid RESP from the daemon: \(line.prefix(40))")
         }
     }
 
-    /// Whether the daemon has closed the connection; replies before that are read over.
+    /// Discards replies until the daemon closes the connection. False if a timeout comes first.
     func isClosedByPeer() -> Bool {
         while true {
             do {
@@ -122,14 +126,14 @@ final class RESPClient {
         }
     }
 
-    /// Whether something to read has arrived within the time, in milliseconds.
+    /// Whether data arrives within the timeout, in milliseconds.
     func hasReply(within milliseconds: CInt) -> Bool {
         if position < buffer.count { return true }
         var status = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&status, 1, milliseconds) > 0
     }
 
-    /// Waits for the daemon to close the connection, without reading what it has sent.
+    /// Whether the daemon closes the connection within the timeout. Reads nothing.
     func isHungUp(within milliseconds: CInt) -> Bool {
         var status = pollfd(fd: descriptor, events: 0, revents: 0)
         return poll(&status, 1, milliseconds) > 0
@@ -138,7 +142,7 @@ final class RESPClient {
     // MARK: Bytes
 
     private func number(_ text: String) throws -> Int64 {
-        guard let number = Int64(text) else { throw Failure("the daemon sent '\(text)' where a number was due") }
+        guard let number = Int64(text) else { throw Failure("invalid number from the daemon: '\(text)'") }
         return number
     }
 
@@ -164,26 +168,36 @@ final class RESPClient {
         return Array(buffer[position..<position + count])
     }
 
-    /// Reads more; false at the end.
+    /// Reads more bytes; false at the end of the stream.
     private func fill() throws -> Bool {
         if position > 0 {
             buffer.removeSubrange(..<position)
             position = 0
         }
         var count: Int
-        repeat { count = recv(descriptor, arrivals.baseAddress, arrivals.count, 0) } while count < 0 && errno == EINTR
+        repeat {
+            count = recv(descriptor, receiveBuffer.baseAddress, receiveBuffer.count, 0)
+        } while count < 0 && errno == EINTR
         guard count >= 0 else { throw Failure(systemCall: "waiting for the daemon's reply") }
-        buffer.append(contentsOf: arrivals[..<count])
+        buffer.append(contentsOf: receiveBuffer[..<count])
         return count > 0
     }
 }
 
-/// Connects a Unix socket to a path; -1 and `errno` as the system gives them.
+/// Connects a Unix socket to a path; returns -1 and sets `errno` like connect(2).
 func connectUnix(_ descriptor: CInt, _ path: String) -> CInt {
     withUnixAddress(path) { connect(descriptor, $0, $1) }
 }
 
-/// A path as a socket address; a path that does not fit is cut, which no test wants.
+/// A Unix socket that listens at a path.
+func listenUnix(_ path: String, backlog: CInt = 64) throws -> CInt {
+    let descriptor = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0, withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0, listen(descriptor, backlog) == 0
+    else { throw Failure(systemCall: "listening on \(path)") }
+    return descriptor
+}
+
+/// A path as a socket address. Truncates a path that is too long.
 func withUnixAddress<Result>(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)

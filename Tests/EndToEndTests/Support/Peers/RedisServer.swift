@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-/// A real redis-server, with nothing on disk, on a Unix socket.
+/// A redis-server on a Unix socket, without persistence.
 final class RedisServer {
     private let machine: Machine
     let name: String
@@ -10,11 +10,11 @@ final class RedisServer {
 
     var socket: String { machine.path("\(name).sock") }
 
-    /// - Parameter options: of redis-server's configuration, each behind its `--name`.
+    /// - Parameter options: further command-line options of redis-server.
     init(_ machine: Machine, _ name: String = "redis", _ options: [String] = []) throws {
         (self.machine, self.name) = (machine, name)
         let directory = try machine.makeDirectory(name)
-        // Later options win.
+        // Of an option given twice, the last one applies.
         let usual = ["--port", "0", "--save", "", "--appendonly", "no"]
         arguments =
             ["redis-server"] + usual
@@ -32,7 +32,7 @@ final class RedisServer {
         }
     }
 
-    /// kill -9; whatever was in memory is gone.
+    /// Kills the server with SIGKILL. Its data is lost.
     func kill() {
         process?.end()
         if let process { machine.forget(process) }

@@ -1,9 +1,9 @@
 import Glibc
 
-/// What the daemon said, as RESP2 and RESP3 spell it.
+/// A RESP2 or RESP3 reply.
 indirect enum Reply: Equatable, Sendable {
     case simple(String)
-    /// The code, and the words behind it.
+    /// Code and message.
     case error(String, String)
     case integer(Int64)
     case bulk([UInt8])
@@ -20,7 +20,7 @@ indirect enum Reply: Equatable, Sendable {
         var value: Reply
     }
 
-    /// As the compiler would write it, but that bytes are compared at once: tests run unoptimised.
+    /// Like the synthesized operator, but compares bytes with memcmp because tests run without optimization.
     static func == (left: Reply, right: Reply) -> Bool {
         switch (left, right) {
         case (.simple(let left), .simple(let right)): left == right
@@ -40,6 +40,9 @@ indirect enum Reply: Equatable, Sendable {
     }
 
     static let ok = Reply.simple("OK")
+
+    /// An array of bulk strings.
+    static func list(_ texts: String...) -> Reply { .array(texts.map { .bulk(Array($0.utf8)) }) }
 
     /// A bulk or simple string, as text.
     var text: String? {
@@ -66,7 +69,7 @@ indirect enum Reply: Equatable, Sendable {
         return nil
     }
 
-    /// The value of a map's key, be it spelled as a map (RESP3) or as an array (RESP2).
+    /// The value of a key in a map (RESP3) or in an array of keys and values (RESP2).
     subscript(key: String) -> Reply? {
         switch self {
         case .map(let pairs):
@@ -81,7 +84,7 @@ indirect enum Reply: Equatable, Sendable {
         }
     }
 
-    /// Something to read in a failed test: long bytes are only counted.
+    /// For messages of failed expectations: of long values only the length.
     var brief: String {
         switch self {
         case .bulk(let bytes) where bytes.count > 120: "\(bytes.count) bytes"
@@ -100,7 +103,7 @@ extension Reply {
     }
 }
 
-/// Whether the bytes are the same.
+/// Compares bytes with memcmp.
 func areSame(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     guard left.count == right.count else { return false }
     return left.withUnsafeBytes { left in

@@ -1,20 +1,20 @@
 import Foundation
 
-/// An origin that shows its pictures to whoever bears the current access token, and the token endpoint that issues it:
-/// each refresh token is good for one use.
+/// An origin that requires the current access token, with the token endpoint that issues it. Each refresh token is
+/// valid once.
 final class TokenOrigin: Sendable {
     struct State: Sendable {
-        /// The only ones that are good.
+        /// The valid tokens.
         var access = "access-of-the-origin-0"
         var refresh: String
-        /// Refresh tokens that came to the endpoint.
-        var asked: [String] = []
-        /// What the images were asked for with.
-        var bearers: [String] = []
-        var endpointAnswers = Answers.grant
+        /// Refresh tokens that the endpoint received.
+        var receivedRefreshTokens: [String] = []
+        /// Authorization fields of the requests for images.
+        var authorizations: [String] = []
+        var endpointBehavior = EndpointBehavior.grant
     }
 
-    enum Answers: Sendable {
+    enum EndpointBehavior: Sendable {
         case grant
         case refuse
         case fail
@@ -23,7 +23,7 @@ final class TokenOrigin: Sendable {
 
     private let state: Watched<State>
     let server: GatedOrigin
-    /// Where `/away` redirects to.
+    /// Target of the redirect at `/away`.
     private let away: Watched<String>
 
     init(refresh: String) throws {
@@ -33,33 +33,33 @@ final class TokenOrigin: Sendable {
         self.away = away
         server = try GatedOrigin { request in
             if request.path == "/token" { return Self.endpoint(request, state) }
-            let bearer = request.headers["authorization"] ?? "nobody"
-            let isGood = state.change { state in
-                state.bearers.append(bearer)
-                return bearer == "Bearer \(state.access)"
+            let authorization = request.headers["authorization"] ?? "none"
+            let isValid = state.change { state in
+                state.authorizations.append(authorization)
+                return authorization == "Bearer \(state.access)"
             }
-            guard isGood else { return [.send(GatedOrigin.response([], status: "401 Unauthorized"))] }
+            guard isValid else { return [.send(GatedOrigin.response([], status: "401 Unauthorized"))] }
             guard request.path != "/away" else {
                 return [.send(GatedOrigin.response([], status: "302 Found", headers: ["Location: \(away.current)"]))]
             }
-            return [.send(GatedOrigin.response(Self.picture(request.path)))]
+            return [.send(GatedOrigin.response(Self.image(request.path)))]
         }
     }
 
     var current: State { state.current }
 
-    static func picture(_ path: String) -> [UInt8] { Picture.gif("for bearers: \(path)") }
+    static func image(_ path: String) -> [UInt8] { TestImage.gif("with a token: \(path)") }
 
-    /// The access token is good no longer, as when its time is up.
-    func expire() { state.change { $0.access = "nobody has this one \(UUID().uuidString)" } }
+    /// Invalidates the access token, as if it had expired.
+    func expire() { state.change { $0.access = "unknown \(UUID().uuidString)" } }
 
-    func answer(_ answers: Answers) { state.change { $0.endpointAnswers = answers } }
+    func setEndpoint(_ behavior: EndpointBehavior) { state.change { $0.endpointBehavior = behavior } }
 
     func accept(refresh: String) { state.change { $0.refresh = refresh } }
 
     func redirectAway(to url: String) { away.change { $0 = url } }
 
-    /// What a daemon's configuration says of it.
+    /// Adds this origin to a daemon's configuration.
     func configure(_ settings: inout Settings, secretFile: String? = nil) {
         settings.setOrigin("\(server.url)/{profile}")
         settings["origins.default", "timeout"] = "60s"
@@ -74,12 +74,12 @@ final class TokenOrigin: Sendable {
         let fields = request.body.split(separator: "&").map(String.init)
         let sent = fields.first { $0.hasPrefix("refresh_token=") }.map { String($0.dropFirst("refresh_token=".count)) }
         return state.change { state in
-            state.asked.append(sent ?? "none")
-            switch state.endpointAnswers {
+            state.receivedRefreshTokens.append(sent ?? "none")
+            switch state.endpointBehavior {
             case .hang: return [.silence]
             case .fail: return [.send(GatedOrigin.response([], status: "503 Service Unavailable"))]
             case .grant where sent == state.refresh && fields.contains("grant_type=refresh_token"):
-                let number = state.asked.count
+                let number = state.receivedRefreshTokens.count
                 state.access = "access-of-the-origin-\(number)"
                 state.refresh = "refresh-of-the-origin-\(number)"
                 let json = """

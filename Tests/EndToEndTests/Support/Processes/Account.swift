@@ -1,14 +1,13 @@
 import Glibc
 
-/// Somebody else's account, as far as a daemon can tell.
+/// Another uid that a test runs programs as.
 ///
-/// When root runs the tests, what is started is that account. Anybody else is one account only, in a user namespace of
-/// their own, too; what is started then stays theirs, and names the account to a daemon of
-/// ``Machine/daemonForOthers(_:)``, which has a stand-in for the kernel's SO_PEERCRED and SO_PEERGROUPS
-/// (`Tests/CForeignPeers`).
+/// If the tests run as root, the programs run with that uid. Otherwise they keep the uid of the tests and name the
+/// other one in an environment variable. A daemon of ``Machine/daemonForOthers(_:)`` reads it through a replacement of
+/// SO_PEERCRED and SO_PEERGROUPS (`Tests/CForeignPeers`).
 struct Account {
     let uid: uid_t
-    /// The groups it is in, besides the one that has its own number.
+    /// The supplementary groups.
     var groups: [gid_t] = []
 
     init(_ uid: uid_t, groups: [gid_t] = []) {
@@ -18,12 +17,12 @@ struct Account {
 
     static let root = Account(0)
 
-    fileprivate static let isStandIn = geteuid() != 0
+    fileprivate static let isSimulated = geteuid() != 0
 
-    /// What stands before a command's words to have it run by this account.
+    /// The command line that runs `command` as this account.
     func running(_ command: [String]) -> [String] {
         let ids = groups.map { "\($0)" }.joined(separator: ",")
-        if Self.isStandIn {
+        if Self.isSimulated {
             return ["env", "THUMBCACHED_TEST_PEER=\(uid)" + (ids.isEmpty ? "" : ",\(ids)")] + command
         }
         let supplementary = ids.isEmpty ? "--clear-groups" : "--groups=\(ids)"
@@ -32,8 +31,7 @@ struct Account {
 }
 
 extension Machine {
-    /// A daemon that runs and answers, and whose peers may be any ``Account``. Of whoever runs the tests it knows
-    /// nothing: its admins are root's account, unless `adjust` says otherwise.
+    /// Starts a daemon whose peers may be any ``Account``. The user who runs the tests has no special rights there.
     func daemonForOthers(_ adjust: (Daemon) -> Void = { _ in }) throws -> Daemon {
         try daemon { daemon in
             daemon.acceptAccounts()
@@ -43,8 +41,8 @@ extension Machine {
 }
 
 extension Daemon {
-    /// Has it take what an ``Account`` runs for that account; to be called before the start.
+    /// Lets the daemon recognize an ``Account``. Must be called before the start.
     func acceptAccounts() {
-        if Account.isStandIn { environment["LD_PRELOAD"] = "\(Files.built)/libForeignPeers.so" }
+        if Account.isSimulated { environment["LD_PRELOAD"] = "\(Files.built)/libForeignPeers.so" }
     }
 }

@@ -2,11 +2,11 @@ import CSpawn
 import Foundation
 import Glibc
 
-/// A program that runs until it ends or is ended, always by its process id.
+/// A child process, waited for and signaled by its process id.
 final class ChildProcess {
-    /// Where a standard stream leads.
+    /// What a standard stream is connected to.
     enum Stream {
-        case nowhere
+        case null
         case file(String)
         case descriptor(CInt)
     }
@@ -15,11 +15,11 @@ final class ChildProcess {
     let arguments: [String]
     private var status: CInt?
 
-    /// Starts a program: a path, or a name looked for on PATH and in the sbin directories.
-    /// - Parameter passing: descriptors that the program gets as 3, 4 and so on. It gets no others.
+    /// Starts a program: a path, or a name that is found on PATH or in the sbin directories.
+    /// - Parameter passing: descriptors that the program inherits as 3, 4 and so on. It inherits no others.
     init(
         _ arguments: [String], environment: [String: String] = ProcessInfo.processInfo.environment,
-        directory: String? = nil, input: Stream = .nowhere, output: Stream = .nowhere, errors: Stream = .nowhere,
+        directory: String? = nil, input: Stream = .null, output: Stream = .null, errors: Stream = .null,
         passing: [CInt] = [], ownSession: Bool = false
     ) throws {
         self.arguments = arguments
@@ -30,23 +30,23 @@ final class ChildProcess {
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
 
-        // Signals that this process ignores or blocks are nothing to hand on.
+        // The program does not inherit ignored or blocked signals.
         var signals = sigset_t()
         sigemptyset(&signals)
         posix_spawnattr_setsigmask(&attributes, &signals)
         sigaddset(&signals, SIGPIPE)
         posix_spawnattr_setsigdefault(&attributes, &signals)
-        let setSession: CInt = 0x80  // POSIX_SPAWN_SETSID, which Glibc hides
+        let setSession: CInt = 0x80  // POSIX_SPAWN_SETSID, not imported from Glibc
         let flags = CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF) | (ownSession ? setSession : 0)
         posix_spawnattr_setflags(&attributes, Int16(flags))
 
-        // Out of the way of the numbers they are to have, then onto them.
+        // Duplicated to high numbers first, so that dup2 overwrites none of them.
         let parked = passing.map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
         defer { for descriptor in parked { close(descriptor) } }
         for (number, stream) in [input, output, errors].enumerated() {
             let target = CInt(number)
             switch stream {
-            case .nowhere:
+            case .null:
                 posix_spawn_file_actions_addopen(&actions, target, "/dev/null", O_RDWR, 0)
             case .file(let path):
                 let flags = number == 0 ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND
@@ -85,18 +85,18 @@ final class ChildProcess {
         if status == nil { kill(pid, number) }
     }
 
-    /// Has all of its threads stand still. The signal alone is only on its way: a thread may go on until it has come.
-    func standStill() throws {
+    /// Stops all threads with SIGSTOP, and returns when the process has stopped.
+    func suspend() throws {
         signal(SIGSTOP)
         var found = siginfo_t()
         while waitid(P_PID, id_t(pid), &found, WSTOPPED | WEXITED | WNOWAIT) != 0 {
             guard errno == EINTR else { throw Failure("waitid of process \(pid): errno \(errno)") }
         }
-        guard found.si_code == CLD_STOPPED else { throw Failure("process \(pid) has ended and cannot stand still") }
+        guard found.si_code == CLD_STOPPED else { throw Failure("process \(pid) has ended and cannot be stopped") }
     }
 
-    /// How it ended, as a shell would say it: the exit status, or 128 and the signal. Null while it runs.
-    func ending() -> CInt? {
+    /// The exit status, or 128 plus the number of the fatal signal; nil while the process runs.
+    func exitStatus() -> CInt? {
         if status == nil {
             var raw: CInt = 0
             if waitpid(pid, &raw, WNOHANG) == pid {
@@ -108,46 +108,58 @@ final class ChildProcess {
     }
 
     @discardableResult
-    func waitForEnd(within seconds: Double = longestWait) throws -> CInt {
-        try eventually("\(arguments[0]) ends", within: seconds) { ending() != nil }
+    func waitForExit(within seconds: Double = longestWait) throws -> CInt {
+        try eventually("\(arguments[0]) ends", within: seconds) { exitStatus() != nil }
         return status ?? -1
     }
 
-    /// Ends it at once if it still runs.
+    /// Kills the process if it runs, and reaps it.
     func end() {
         signal(SIGKILL)
-        while ending() == nil { usleep(500) }
+        while exitStatus() == nil { usleep(500) }
     }
 }
 
-/// What a program that ran to its end left.
+/// Exit status and output of a program.
 struct Finished {
     var status: CInt
     var output: [UInt8]
     var errors: String
 
     var text: String { String(decoding: output, as: UTF8.self) }
-    /// Both streams, for the message of a test that fails.
-    var everything: String { "status \(status)\n\(text)\n\(errors)" }
+    /// Status and both streams, for the message of a failed expectation.
+    var summary: String { "status \(status)\n\(text)\n\(errors)" }
 }
 
-/// Runs a program to its end, with its streams in files of the machine.
 extension Machine {
+    /// Runs a program and throws if its exit status is not 0.
+    @discardableResult
+    func runSuccessfully(
+        _ arguments: [String], input: [UInt8] = [], environment: [String: String] = [:], directory: String? = nil,
+        within seconds: Double = 60
+    ) throws -> Finished {
+        let finished = try run(
+            arguments, input: input, environment: environment, directory: directory, within: seconds)
+        guard finished.status == 0 else { throw Failure("\(arguments): \(finished.summary)") }
+        return finished
+    }
+
+    /// Runs a program and waits for its exit.
     func run(
         _ arguments: [String], input: [UInt8] = [], environment: [String: String] = [:], directory: String? = nil,
         within seconds: Double = 60
     ) throws -> Finished {
-        let base = path("run-\(takeNumber())")
+        let base = path("run-\(nextNumber())")
         try write(input, to: "\(base).in")
         let merged = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         let child = try start(
             arguments, environment: merged, directory: directory, input: .file("\(base).in"),
             output: .file("\(base).out"), errors: .file("\(base).err"))
-        let status = try child.waitForEnd(within: seconds)
+        let status = try child.waitForExit(within: seconds)
         forget(child)
         let finished = Finished(
             status: status, output: try read("\(base).out"),
-            errors: String(decoding: try read("\(base).err"), as: UTF8.self))
+            errors: try readText("\(base).err"))
         for suffix in ["in", "out", "err"] { unlink("\(base).\(suffix)") }
         return finished
     }

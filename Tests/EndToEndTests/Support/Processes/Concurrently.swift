@@ -1,12 +1,12 @@
 import Foundation
 
-/// Runs a body on several threads at once, and waits for all of them. The first error is thrown when all have ended.
+/// Runs a body on several threads and waits for all of them. Throws the first error after the last thread has ended.
 func concurrently(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) throws {
     let group = ThreadGroup(count, body)
     try group.wait()
 }
 
-/// Threads that were started together and are waited for together.
+/// Threads that are started and waited for together.
 final class ThreadGroup: Sendable {
     private struct State: Sendable {
         var running: Int

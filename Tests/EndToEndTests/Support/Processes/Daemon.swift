@@ -1,12 +1,14 @@
 import Foundation
 import Glibc
 
-/// thumbcached, as it was built, over directories of the test's machine. It can be ended and started again over them.
+/// The built thumbcached with directories below the machine's. They remain when the daemon is restarted.
 final class Daemon {
     let machine: Machine
     let name: String
     var settings = Settings()
-    /// Before the program's own name: to run it as somebody else, or in a namespace.
+    /// Appended to the configuration file.
+    var extraConfiguration = ""
+    /// Command that runs the program, such as `unshare` or `prlimit` with its arguments.
     var wrapper: [String] = []
     var environment: [String: String] = [:]
     private(set) var process: ChildProcess?
@@ -18,7 +20,7 @@ final class Daemon {
         self.name = name
         for kind in ["cache", "state", "runtime"] { settings["storage", kind] = "\(machine.path("\(name)/\(kind)"))" }
         settings["socket", "path"] = "\(machine.path("\(name)/socket"))"
-        // The user who runs the tests is the daemon's own, and therefore an admin.
+        // The daemon's own uid, which also runs the tests, is always an admin.
         settings["access", "admins"] = ["root"]
     }
 
@@ -32,19 +34,19 @@ final class Daemon {
     var log: String { String(decoding: (try? read(logFile)) ?? [], as: UTF8.self) }
     var pid: pid_t { process?.pid ?? -1 }
 
-    /// Starts it and waits until it answers.
+    /// Starts the daemon and waits until it answers PING.
     func start(passing: [CInt] = []) throws {
         try launch(passing: passing)
-        try eventually("\(name) answers on its socket; it said:\n\(log.suffix(2_000))") {
-            if let status = process?.ending() {
-                throw Failure("\(name) ended with status \(status) instead of starting; it said:\n\(log.suffix(2_000))")
+        try eventually("\(name) answers on its socket; log:\n\(log.suffix(2_000))") {
+            if let status = process?.exitStatus() {
+                throw Failure("\(name) ended with status \(status) instead of starting; log:\n\(log.suffix(2_000))")
             }
             guard let client = try? RESPClient(socket) else { return false }
             return try client.call("PING") == .simple("PONG")
         }
     }
 
-    /// Starts it, whatever becomes of it.
+    /// Starts the daemon without waiting.
     func launch(passing: [CInt] = []) throws {
         try writeConfiguration()
         var merged = ProcessInfo.processInfo.environment.merging(environment) { $1 }
@@ -58,30 +60,62 @@ final class Daemon {
         for directory in [directory, cache, state, runtime] where !Files.exists(directory) {
             guard mkdir(directory, 0o755) == 0 else { throw Failure(systemCall: "mkdir \(directory)") }
         }
-        try write(settings.toml, to: configuration)
+        try write(settings.toml + extraConfiguration, to: configuration)
     }
 
-    /// A connection that the daemon has accepted.
+    /// Connects, and waits until the daemon has accepted the connection.
     func connect() throws -> RESPClient {
         let client = try RESPClient(socket)
         guard try client.call("PING") == .simple("PONG") else { throw Failure("the daemon does not answer PING") }
         return client
     }
 
-    /// Returns when the daemon has taken up what connections had sent before: its event loop serves them in the order
-    /// in which they became readable, and this one comes last.
-    func takeUpEverythingSent() throws { _ = try connect() }
+    func connect(loggedInAs user: String) throws -> RESPClient {
+        let client = try connect()
+        let reply = try client.call("LOGIN", user)
+        guard reply == .ok else { throw Failure("LOGIN \(user): \(reply.brief)") }
+        return client
+    }
 
-    /// Asks it to stop, and waits for that; gives the exit status.
+    /// Returns when the daemon has read what connections sent before: its event loop serves connections in the order
+    /// in which they became readable.
+    func waitForEarlierRequests() throws { _ = try connect() }
+
+    /// Sets NOTIFY_SOCKET for the next start.
+    func openNotifySocket() throws -> NotifySocket {
+        let notify = try NotifySocket(machine)
+        environment["NOTIFY_SOCKET"] = notify.path
+        return notify
+    }
+
+    /// Sends SIGHUP and waits for the end of the reload.
+    func reload(_ notify: NotifySocket) throws {
+        process?.signal(SIGHUP)
+        try notify.wait(for: "RELOADING=1")
+        try notify.wait(for: "READY=1")
+    }
+
+    /// Starts the daemon with an inherited socket, as systemd does.
+    func launch(listener: CInt) throws {
+        wrapper = ["sh", "-c", "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\""]
+        try launch(passing: [listener])
+    }
+
+    /// Sets the soft limit of open files, which also an unprivileged user may raise again.
+    func limitDescriptors(to count: Int) throws {
+        try machine.runSuccessfully(["prlimit", "--pid", "\(pid)", "--nofile=\(count):"])
+    }
+
+    /// Sends SIGTERM, waits for the exit and returns its status.
     @discardableResult
     func stop() throws -> CInt {
         process?.signal(SIGTERM)
-        let status = try process?.waitForEnd() ?? -1
+        let status = try process?.waitForExit() ?? -1
         if let process { machine.forget(process) }
         return status
     }
 
-    /// kill -9.
+    /// Kills the daemon with SIGKILL.
     func kill() {
         process?.end()
         if let process { machine.forget(process) }
@@ -89,17 +123,17 @@ final class Daemon {
 
     func restart() throws {
         let status = try stop()
-        guard status == 0 else { throw Failure("\(name) ended with status \(status) when asked to stop") }
+        guard status == 0 else { throw Failure("\(name) ended with status \(status) after SIGTERM") }
         try start()
     }
 
-    /// Every file in which something of a user could lie.
+    /// All files of the store.
     var files: [String] { [cache, state, runtime].flatMap(Files.under) }
 
-    /// The files that hold images, of users and in the trash.
+    /// The files of images, those in the trash included.
     var imageFiles: [String] { Files.under("\(cache)/users") + Files.under("\(cache)/trash") }
 
-    /// The files that make up log-ins: keys and sessions, each in a directory of its uid.
+    /// The key and session files of all users.
     var loginFiles: [String] {
         files.filter { file in
             let parts = file.split(separator: "/").suffix(3)
@@ -107,7 +141,7 @@ final class Daemon {
         }
     }
 
-    /// A number of the daemon's INFO text.
+    /// The value of a key in the reply to INFO.
     func info(_ key: String, _ client: RESPClient? = nil) throws -> String? {
         let text = try (client ?? connect()).call("INFO").text ?? ""
         return text.split(whereSeparator: \.isNewline).first { $0.hasPrefix(key + ":") }
@@ -116,14 +150,14 @@ final class Daemon {
 
     /// Resident memory, in bytes.
     func residentMemory() throws -> Int {
-        let status = String(decoding: try read("/proc/\(pid)/status"), as: UTF8.self)
+        let status = try readText("/proc/\(pid)/status")
         let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""
         return (Int(line.split(separator: " ").dropFirst().first ?? "") ?? 0) * 1_024
     }
 }
 
 extension Machine {
-    /// A daemon that runs and answers.
+    /// Starts a daemon and waits until it answers.
     func daemon(_ name: String = "daemon", _ adjust: (Daemon) -> Void = { _ in }) throws -> Daemon {
         let daemon = Daemon(self, name)
         adjust(daemon)

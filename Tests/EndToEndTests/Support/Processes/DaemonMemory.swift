@@ -3,11 +3,11 @@ import Foundation
 import Glibc
 
 extension Daemon {
-    /// Which of some byte strings lie anywhere in memory that the daemon or its helpers can read, their stacks among it.
-    /// They stand still meanwhile.
+    /// Returns those byte strings that are found in readable memory of the daemon or its helpers, stacks included. The
+    /// processes are stopped during the search.
     func remnants(of needles: [[UInt8]]) throws -> [[UInt8]] {
         guard let process else { throw Failure("the daemon does not run") }
-        try process.standStill()
+        try process.suspend()
         defer { process.signal(SIGCONT) }
         let helpers = try helperProcesses()
         for helper in helpers { try Self.stop(helper) }
@@ -15,21 +15,20 @@ extension Daemon {
         return try ([pid] + helpers).flatMap { try Self.remnants(of: needles, in: $0) }
     }
 
-    /// The process that starts helpers for a daemon without systemd.
-    func starterProcess() throws -> pid_t {
-        let children = String(decoding: try read("/proc/\(pid)/task/\(pid)/children"), as: UTF8.self)
-        guard let starter = children.split(separator: " ").first.flatMap({ pid_t($0) }) else {
-            throw Failure("the daemon has no starter: \(children)")
+    /// The process that starts helpers if systemd does not.
+    func forkServerProcess() throws -> pid_t {
+        let children = try readText("/proc/\(pid)/task/\(pid)/children")
+        guard let forkServer = children.split(separator: " ").first.flatMap({ pid_t($0) }) else {
+            throw Failure("the daemon has no fork server: \(children)")
         }
-        return starter
+        return forkServer
     }
 
-    /// The processes that download for it.
     func fetcherProcesses() throws -> [pid_t] {
         try helperProcesses().filter { Self.name(of: $0) == "thumbcached-fetcher" }
     }
 
-    /// The renderer that it started, and that one's workers.
+    /// The renderer's parent process and its workers.
     func rendererProcesses() throws -> [pid_t] {
         try helperProcesses().filter { Self.name(of: $0) == "thumbcached-renderer" }
     }
@@ -39,12 +38,12 @@ extension Daemon {
         return words.map { String(decoding: $0, as: UTF8.self) }?.split(separator: "/").last.map { String($0) }
     }
 
-    /// All that it started, and what those did.
+    /// All descendants of the daemon.
     func helperProcesses() throws -> [pid_t] {
         var all: [pid_t] = []
         var parents = [pid]
         while let parent = parents.popLast() {
-            let children = String(decoding: try read("/proc/\(parent)/task/\(parent)/children"), as: UTF8.self)
+            let children = try readText("/proc/\(parent)/task/\(parent)/children")
                 .split(separator: " ").compactMap { pid_t($0) }
             all += children
             parents += children
@@ -52,11 +51,18 @@ extension Daemon {
         return all
     }
 
-    /// Returns when it stands still; it is no child of this process, so that it cannot be waited for.
+    /// Whether a process has ended and its sockets are closed, also if nobody has reaped it: proc(5), stat.
+    static func hasEnded(_ process: pid_t) -> Bool {
+        guard let status = try? readText("/proc/\(process)/stat") else { return true }
+        let fields = status.split(separator: ")").last?.split(separator: " ") ?? []
+        return fields.count > 17 && fields[0] == "Z" && fields[17] == "1"
+    }
+
+    /// Sends SIGSTOP and polls the state, since waitid(2) works for child processes only.
     private static func stop(_ process: pid_t) throws {
         Glibc.kill(process, SIGSTOP)
-        try eventually("process \(process) stands still") {
-            let status = String(decoding: try read("/proc/\(process)/stat"), as: UTF8.self)
+        try eventually("process \(process) is stopped") {
+            let status = try readText("/proc/\(process)/stat")
             return status.split(separator: ")").last?.hasPrefix(" T") == true
         }
     }
@@ -69,7 +75,7 @@ extension Daemon {
         for range in try readableMemory(of: pid) {
             var bytes = Data(count: range.count)
             let count = bytes.withUnsafeMutableBytes { pread(memory, $0.baseAddress, $0.count, range.lowerBound) }
-            // A guard page, or one that was never touched and cannot be.
+            // A guard page or another unreadable range.
             guard count > 0 else { continue }
             bytes.withUnsafeBytes { bytes in
                 found += needles.filter { cspawn_holds(bytes.baseAddress, count, $0, $0.count) != 0 }
@@ -79,10 +85,10 @@ extension Daemon {
     }
 
     private static func readableMemory(of pid: pid_t) throws -> [Range<Int>] {
-        String(decoding: try read("/proc/\(pid)/maps"), as: UTF8.self).split(separator: "\n").compactMap { line in
+        try readText("/proc/\(pid)/maps").split(separator: "\n").compactMap { line in
             let words = line.split(separator: " ")
             let ends = words[0].split(separator: "-").compactMap { Int($0, radix: 16) }
-            // What a file holds, and nobody can write to, is the file's own.
+            // Read-only mappings of files contain only what the file contains.
             let mayHold = words[1].hasPrefix("rw") || words[1].hasPrefix("r") && words[4] == "0"
             return mayHold && ends.count == 2 ? ends[0]..<ends[1] : nil
         }

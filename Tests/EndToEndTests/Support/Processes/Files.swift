@@ -6,6 +6,8 @@ func read(_ path: String) throws -> [UInt8] {
     return [UInt8](data)
 }
 
+func readText(_ path: String) throws -> String { String(decoding: try read(path), as: UTF8.self) }
+
 func write(_ bytes: [UInt8], to path: String) throws {
     try Data(bytes).write(to: URL(fileURLWithPath: path))
 }
@@ -20,18 +22,18 @@ enum Files {
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent().path
 
-    /// Where lies what was built together with these tests.
+    /// The build directory of these tests.
     static let built = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().path
 
-    /// Where the programs lie that are tested.
+    /// The directory of the programs under test.
     static let programs = ProcessInfo.processInfo.environment["THUMBCACHED_PROGRAMS"] ?? built
 
-    /// Every plain file below a directory, by its path.
+    /// Paths of all regular files below a directory.
     static func under(_ directory: String) -> [String] {
         entries(under: directory).filter { (try? kind(of: $0)) == S_IFREG }
     }
 
-    /// Everything below a directory, by its path. What vanishes meanwhile is passed over.
+    /// Paths of all entries below a directory. Entries that vanish meanwhile are skipped.
     static func entries(under directory: String) -> [String] {
         guard let stream = opendir(directory) else { return [] }
         defer { closedir(stream) }

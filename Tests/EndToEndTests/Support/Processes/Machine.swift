@@ -1,16 +1,16 @@
 import Foundation
 import Glibc
 
-/// The small world of one test: a directory, and the processes started in it. Both end with it, also when the test
-/// process itself is killed: then a shell that watches over it sees the end of a connection and clears up.
+/// A temporary directory for one test and the processes that the test started. Both are removed at the end. If the test
+/// process is killed, a watchdog shell sees the end of its input and cleans up.
 final class Machine {
     let directory: String
     private var children: [ChildProcess] = []
     private var numbers = 0
-    private var watch: ChildProcess?
-    private var watchLine: CInt = -1
+    private var watchdog: ChildProcess?
+    private var watchdogInput: CInt = -1
 
-    private static let watching = """
+    private static let watchdogScript = """
         pids=
         while read -r word pid; do
             case $word in
@@ -23,7 +23,7 @@ final class Machine {
         """
 
     fileprivate init() throws {
-        // Short, because a socket's path may have 107 bytes.
+        // Short, because the path of a socket is limited to 107 bytes.
         var template = Array("/tmp/thumbcached-test-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(systemCall: "mkdtemp") }
         directory = String(decoding: template.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)
@@ -33,50 +33,51 @@ final class Machine {
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else { throw Failure(systemCall: "socketpair") }
         defer { close(ends[0]) }
-        watchLine = ends[1]
+        watchdogInput = ends[1]
         let keep = ProcessInfo.processInfo.environment["THUMBCACHED_KEEP"] != nil
-        watch = try ChildProcess(
-            ["sh", "-c", Self.watching, "watch", keep ? "" : directory], input: .descriptor(ends[0]), ownSession: true)
+        watchdog = try ChildProcess(
+            ["sh", "-c", Self.watchdogScript, "watchdog", keep ? "" : directory], input: .descriptor(ends[0]),
+            ownSession: true)
     }
 
     fileprivate func end() {
         for child in children.reversed() {
             child.end()
-            tellWatch("ended \(child.pid)\n")
+            notifyWatchdog("ended \(child.pid)\n")
         }
-        close(watchLine)
-        while watch?.ending() == nil { usleep(500) }
+        close(watchdogInput)
+        while watchdog?.exitStatus() == nil { usleep(500) }
     }
 
     func path(_ name: String) -> String { "\(directory)/\(name)" }
 
-    func takeNumber() -> Int {
+    func nextNumber() -> Int {
         numbers += 1
         return numbers
     }
 
-    /// Starts a program that ends with the test at the latest.
+    /// Starts a program that is killed at the end of the test.
     func start(
         _ arguments: [String], environment: [String: String] = ProcessInfo.processInfo.environment,
-        directory: String? = nil, input: ChildProcess.Stream = .nowhere, output: ChildProcess.Stream = .nowhere,
-        errors: ChildProcess.Stream = .nowhere, passing: [CInt] = []
+        directory: String? = nil, input: ChildProcess.Stream = .null, output: ChildProcess.Stream = .null,
+        errors: ChildProcess.Stream = .null, passing: [CInt] = []
     ) throws -> ChildProcess {
         let child = try ChildProcess(
             arguments, environment: environment, directory: directory, input: input, output: output, errors: errors,
             passing: passing)
         children.append(child)
-        tellWatch("started \(child.pid)\n")
+        notifyWatchdog("started \(child.pid)\n")
         return child
     }
 
-    /// It has ended, and its process id may be another's by now.
+    /// Forgets a process that has ended, since its process id may be reused.
     func forget(_ child: ChildProcess) {
         children.removeAll { $0 === child }
-        tellWatch("ended \(child.pid)\n")
+        notifyWatchdog("ended \(child.pid)\n")
     }
 
-    private func tellWatch(_ line: String) {
-        _ = line.withCString { Glibc.write(watchLine, $0, strlen($0)) }
+    private func notifyWatchdog(_ line: String) {
+        _ = line.withCString { Glibc.write(watchdogInput, $0, strlen($0)) }
     }
 
     func makeDirectory(_ name: String) throws -> String {
@@ -85,7 +86,7 @@ final class Machine {
     }
 }
 
-/// Runs a test in a machine of its own.
+/// Runs a test with a machine of its own, and prints the logs if the test throws.
 func withMachine(_ body: (Machine) throws -> Void) throws {
     let machine = try Machine()
     defer { machine.end() }
@@ -97,7 +98,6 @@ func withMachine(_ body: (Machine) throws -> Void) throws {
     }
 }
 
-/// For what is asynchronous.
 func withMachine(_ body: (Machine) async throws -> Void) async throws {
     let machine = try Machine()
     defer { machine.end() }

@@ -1,15 +1,15 @@
 import Foundation
 import Glibc
 
-/// The service manager's end of sd_notify: a datagram socket that collects what the daemon says about itself.
+/// The service manager's side of sd_notify(3): a datagram socket that collects the daemon's messages.
 final class NotifySocket {
     let path: String
     private let descriptor: CInt
-    /// Every line, in the order it came.
+    /// All received lines.
     private(set) var lines: [String] = []
 
     init(_ machine: Machine) throws {
-        path = machine.path("notify-\(machine.takeNumber())")
+        path = machine.path("notify-\(machine.nextNumber())")
         descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         guard withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0 else {
             throw Failure(systemCall: "bind \(path)")
@@ -20,13 +20,13 @@ final class NotifySocket {
 
     deinit { close(descriptor) }
 
-    /// Waits until a line has come that was not there after the last wait.
+    /// Waits for a line that arrives after the previous call has returned.
     func wait(for line: String) throws {
         var received: [String] = []
         while !received.contains(line) {
             var buffer = [UInt8](repeating: 0, count: 4_096)
             let count = recv(descriptor, &buffer, buffer.count, 0)
-            guard count > 0 else { throw Failure("the daemon did not say \(line), only \(lines)") }
+            guard count > 0 else { throw Failure("the daemon did not send \(line), only \(lines)") }
             received = String(decoding: buffer[..<count], as: UTF8.self).split(separator: "\n").map(String.init)
             lines += received
         }

@@ -1,13 +1,13 @@
 import Foundation
 import Testing
 
-/// Runs each test of a suite on a thread that it may block.
+/// Runs each test of a suite on a thread of its own, which the test may block.
 struct OnItsOwnThread: SuiteTrait, TestTrait, TestScoping {
     var isRecursive: Bool { true }
 
-    fileprivate static let mark = "a test's own"
+    fileprivate static let mark = "thumbcached test thread"
 
-    /// Whether the calling thread is a test's own.
+    /// Whether the calling thread was started for a test.
     static var isHere: Bool { Thread.current.threadDictionary[mark] != nil }
 
     func provideScope(
@@ -23,7 +23,7 @@ extension Trait where Self == OnItsOwnThread {
     static var onItsOwnThread: Self { OnItsOwnThread() }
 }
 
-/// Executes jobs on one thread, in the order they came.
+/// Executes jobs on one thread, in order of arrival.
 private final class ThreadExecutor: TaskExecutor {
     private struct Work {
         var jobs: [UnownedJob] = []

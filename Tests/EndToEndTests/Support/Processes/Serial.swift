@@ -1,9 +1,7 @@
-/// Images that say when they came to be: each carries a number that grows over the whole test, so that whoever gets one
-/// can tell whether it is older than a purge.
+/// Numbers that grow over a test. Each image contains one, so that the test can tell whether it is older than a purge.
 struct Serial {
     private let last = Watched(0)
 
-    /// The newest number given out.
     var newest: Int { last.current }
 
     func next() -> Int {
@@ -13,12 +11,12 @@ struct Serial {
         }
     }
 
-    /// An image of a profile, of a size that follows from its number.
+    /// An image of a profile. Its size depends on the number.
     static func image(_ profile: String, _ number: Int) -> [UInt8] {
-        Picture.gif("\(profile) #\(number).", size: 100 + number &* 7_919 % 30_000)
+        TestImage.gif("\(profile) #\(number).", size: 100 + number &* 7_919 % 30_000)
     }
 
-    /// The number of an image, if its every byte is as it was made and it is the profile's.
+    /// The number of an image; nil if the image was altered or belongs to another profile.
     static func number(of image: [UInt8], _ profile: String) -> Int? {
         let text = String(decoding: image.dropFirst(22).prefix { $0 != 0 }, as: UTF8.self)
         guard let mark = text.lastIndex(of: "#"), text.last == ".",

@@ -1,6 +1,6 @@
-/// A configuration file in the making.
+/// The contents of a configuration file.
 struct Settings {
-    /// A value as TOML spells it.
+    /// A TOML value.
     enum Value: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral,
         ExpressibleByBooleanLiteral, ExpressibleByArrayLiteral
     {
@@ -33,7 +33,7 @@ struct Settings {
         set { tables[table, default: [:]][key] = newValue }
     }
 
-    /// An origin on loopback.
+    /// Adds an origin on a loopback address.
     mutating func setOrigin(_ url: String, name: String = "default") {
         self["origins.\(name)", "url"] = .string(url)
         self["origins.\(name)", "allow-private-addresses"] = true

@@ -1,8 +1,8 @@
 import Foundation
 
-/// A value behind a lock, and threads that wait for it to become something.
+/// A value behind a lock, with a condition variable to wait for changes.
 ///
-/// Unchecked, because the compiler cannot see that `value` is touched under the condition's lock only.
+/// Unchecked: the compiler cannot see that `value` is accessed only under the lock.
 final class Watched<Value>: @unchecked Sendable {
     private let condition = NSCondition()
     private var value: Value
@@ -21,7 +21,7 @@ final class Watched<Value>: @unchecked Sendable {
 
     var current: Value { change { $0 } }
 
-    /// Waits as long as it takes, then takes something out of the value before anybody else sees it.
+    /// Waits without a timeout, then changes the value under the same lock.
     func wait<Result>(until isReached: (Value) -> Bool, then body: (inout Value) -> Result) -> Result {
         condition.lock()
         defer { condition.unlock() }
@@ -29,7 +29,7 @@ final class Watched<Value>: @unchecked Sendable {
         return body(&value)
     }
 
-    /// Whether it was reached within `seconds`.
+    /// Returns whether the condition held within `seconds`.
     func wait(_ seconds: Double, until isReached: (Value) -> Bool) -> Bool {
         let deadline = Date(timeIntervalSinceNow: seconds)
         condition.lock()

@@ -1,11 +1,11 @@
-"""The socket, which systemd holds: nobody is refused while the service starts, restarts, reloads, or is upgraded."""
+"""Socket activation: no request fails while the service starts, restarts, reloads, or is upgraded."""
 
 import pathlib
 import tempfile
 
 from commands import attempt, run, systemctl
 from daemon import CONFIGURATION, UNIT
-from resp import Client, Closed, Refused, ask
+from resp import Client, Closed, ErrorReply, request
 from waiting import check, wait_until
 
 from scenarios.installation import PACKAGE
@@ -14,54 +14,54 @@ RESTARTS = 5
 
 
 def on_demand(machine):
-    """Socket activation: a call of redis-cli starts a stopped service, and is answered"""
+    """A request of redis-cli starts a stopped service and is answered"""
     systemctl("stop", UNIT)
     check(machine.daemon.state() == "inactive", "the service is not stopped")
     answer = run("redis-cli", "-s", "/run/thumbcached/thumbcached.sock", "PING").strip()
-    check(answer == "PONG", f"the first call is answered with {answer!r}")
-    # The answer may come before systemd has taken note of the start.
+    check(answer == "PONG", f"the first request was answered with {answer!r}")
+    # systemd may report the service as active only after the reply.
     wait_until("the service is active", machine.daemon.is_active)
 
 
 def under_load(machine, change, times=1, is_orderly=True):
-    """What is done to the service meets users with a session and load: none of their requests is refused, all images
-    stay. Where it ends in order, no connection is reset, either."""
+    """Applies a change to the service `times` times while three applications send requests. No request may fail and no
+    image may be missing; after an orderly stop, no connection may be reset.
+    """
     alice, bob = machine.people.alice, machine.people.bob
-    steady = machine.people.login(alice)
-    hasty = machine.people.login(bob, each=True)
-    applications = [steady, hasty, machine.people.login(bob, account="chat")]
+    persistent = machine.people.login(alice)
+    reconnecting = machine.people.login(bob, each=True)
+    applications = [persistent, reconnecting, machine.people.login(bob, account="chat")]
     for _ in range(times):
         change()
         for application in applications:
             application.wait_for_hits()
-            # Connections end with the process that served them; not one request is answered with an error or not found.
-            application.check_well(closed=None)
+            # Connections end with the daemon's process, so any number of them may be closed.
+            application.check_no_failures(closed=None)
     for person in (alice, bob):
-        check(machine.daemon.held(person) == 8, f"{person.name} is not logged in any more, or images are missing")
+        check(machine.daemon.image_count(person) == 8, f"{person.name} is logged out, or images are missing")
     for application in applications:
         application.stop()
-        application.check_well(closed=None)
+        application.check_no_failures(closed=None)
         resets = application.seen["resets"]
-        check(not is_orderly or resets == 0, f"{application.name} met {resets} resets: {application.seen}")
+        check(not is_orderly or resets == 0, f"{application.name}: {resets} connections were reset: {application.seen}")
     slowest = max(application.seen["slowest"] for application in applications)
-    machine.note(f"the slowest of all requests took {slowest:.2f} s")
+    machine.note(f"slowest request: {slowest:.2f} s")
 
 
 def restart(machine):
-    """F47: restarts under load: no request is refused, users stay logged in, images are kept"""
+    """F47: no request fails during restarts under load; users stay logged in and images are kept"""
 
     def change():
         before = machine.daemon.pid()
         systemctl("restart", UNIT)
-        check(machine.daemon.pid() not in (0, before), "systemctl restart did not start another process")
+        check(machine.daemon.pid() not in (0, before), "systemctl restart did not start a new process")
 
     under_load(machine, change, RESTARTS)
 
 
 def kept(machine):
-    """F72: kept connections that are busy through restarts and an upgrade: each request is answered, or it is said that
-    it
-    is not done, and none meets a reset"""
+    """F72: during restarts and an upgrade, requests on open connections are answered or get SHUTTINGDOWN, never a
+    reset"""
 
     def change():
         for _ in range(RESTARTS):
@@ -72,12 +72,12 @@ def kept(machine):
 
 
 def stop(machine):
-    """F47: stops under load: the next request starts the service again"""
+    """F47: after a stop under load, the next request starts the service again"""
     under_load(machine, lambda: systemctl("stop", UNIT), RESTARTS)
 
 
 def kill(machine):
-    """A daemon that is killed is started again, and nobody is refused meanwhile"""
+    """A killed daemon is started again and no request fails"""
 
     def change():
         before = machine.daemon.pid()
@@ -88,7 +88,7 @@ def kill(machine):
 
 
 def reload(machine):
-    """F47: reloads under load disturb nobody, not even by closing a connection"""
+    """F47: reloads under load neither fail a request nor close a connection"""
     alice = machine.people.alice
     application = machine.people.login(alice)
     before = machine.daemon.pid()
@@ -97,18 +97,18 @@ def reload(machine):
         machine.daemon.configure(f'[log]\nlevel = "{level}"\n')
         systemctl("reload", UNIT)
         application.wait_for_hits(10)
-    application.check_well(closed=0)
-    machine.daemon.wait_for_journal(cursor, ["configuration read again"], UNIT)
-    check(machine.daemon.pid() == before, "a reload is no restart, yet the process is another")
+    application.check_no_failures(closed=0)
+    machine.daemon.wait_for_journal(cursor, ["configuration reloaded"], UNIT)
+    check(machine.daemon.pid() == before, "a reload started a new process")
 
 
 def drained(machine):
-    """F47: a stop answers what has been asked: every reply is whole, and STOPPING=1 comes"""
+    """F47: a stop answers pending requests with complete replies and sends STOPPING=1"""
     alice = machine.people.alice
     machine.people.login(alice).wait_for_hits()
     clients = [Client(alice.uid) for _ in range(8)]
     for client in clients:
-        check(client.command("PING") == "PONG", "PING is not answered")
+        check(client.command("PING") == "PONG", "PING was not answered")
     cursor = machine.daemon.now()
     for client in clients:
         for _ in range(50):
@@ -118,24 +118,24 @@ def drained(machine):
         replies = 0
         try:
             while replies < 50:
-                check(client.receive() is not None, "a stop made a hit a miss")
+                check(client.receive() is not None, "during a stop, a GET of a stored image was answered with nil")
                 replies += 1
         except Closed as error:
-            check("middle" not in str(error), f"connection {number}: half a reply after {replies} whole ones")
-        except Refused as error:
-            check(error.code == "SHUTTINGDOWN", f"a stop answers a hit with {error}")
+            check("middle" not in str(error), f"connection {number}: partial reply after {replies} complete ones")
+        except ErrorReply as error:
+            check(error.code == "SHUTTINGDOWN", f"during a stop, a GET of a stored image was answered with {error}")
         client.close()
     machine.daemon.wait_for_journal(cursor, ["stopping"], UNIT)
 
 
 def reinstall(machine):
-    """Installing the same package again under load refuses nobody, and keeps log-ins and images"""
+    """No request fails while the same package is installed again under load; logins and images are kept"""
     under_load(machine, lambda: install(PACKAGE))
 
 
 def upgrade(machine):
-    """An upgrade under load refuses nobody, keeps log-ins, images and the edited configuration, and runs the new
-    program"""
+    """No request fails during an upgrade under load; logins, images and the edited configuration are kept, and the new
+    program runs"""
     edited = CONFIGURATION.read_text(encoding="utf-8") + "\n# edited by an administrator\n"
     before = machine.daemon.pid()
     version = installed_version()
@@ -171,20 +171,20 @@ def installed_version():
 
 
 def repacked(folder, version):
-    """The package once more, as another version."""
+    """Builds the package again with another version number."""
     unpacked(folder)
     return rebuilt(folder, version)
 
 
 def unpacked(folder):
-    """The package's tree, to be changed."""
+    """Extracts the package and returns the directory."""
     tree = folder / "tree"
     run("dpkg-deb", "--raw-extract", str(PACKAGE), str(tree))
     return tree
 
 
 def rebuilt(folder, version):
-    """A package of the tree in there, as another version."""
+    """Builds a package from the extracted directory with another version number."""
     tree = folder / "tree"
     control = tree / "DEBIAN/control"
     lines = [
@@ -193,23 +193,22 @@ def rebuilt(folder, version):
     control.write_text("\n".join(lines) + "\n")
     package = folder / "other.deb"
     run("dpkg-deb", "--build", "--root-owner-group", "-Znone", str(tree), str(package))
-    # apt reads packages as a user of its own.
+    # apt reads packages as the user _apt.
     folder.chmod(0o755)
     return package
 
 
 def queue(machine):
-    """Calls that come while the service is down wait in the socket's queue: a crowd of them is answered by the next
-    start"""
+    """Requests sent while the service is down wait in the socket's queue and are answered after the next start"""
     systemctl("stop", UNIT)
     clients = [Client(machine.people.alice.uid) for _ in range(100)]
     for client in clients:
         client.send("PING")
     for client in clients:
-        check(client.receive() == "PONG", "a call that waited is not answered")
+        check(client.receive() == "PONG", "a queued request was not answered")
         client.close()
     wait_until("the service is active", machine.daemon.is_active)
-    check(ask("PING") == "PONG", "PING is not answered")
+    check(request("PING") == "PONG", "PING was not answered")
     check(attempt("systemctl", "--quiet", "is-failed", UNIT).returncode != 0, "the service failed")
 
 

@@ -1,4 +1,4 @@
-"""How tightly the units are confined, as the booted system sees them."""
+"""The confinement of the units, as systemd reports it."""
 
 import contextlib
 import http.server
@@ -7,14 +7,14 @@ import threading
 
 from commands import attempt, run
 from daemon import FETCHER, FETCHER_SOCKET, PATH, SOCKET, UNIT
-from pictures import picture
-from resp import ask
+from images import make_image
+from resp import request
 from waiting import check
 
 EXPOSURE = {UNIT: 0.6, FETCHER: 1.3}
 HOOK = "thumbcached-logout@2001.service"
-HONOURED = "thumbcached-honoured@2001.service"
-# What the service has no use for: ways to other processes' memory and identities, and to the kernel's keys.
+PENDING_LOGOUT = "thumbcached-pending-logout@2001.service"
+# System calls that the services do not need, such as those that reach other processes' memory or the kernel's keys.
 FORBIDDEN = ["userfaultfd", "io_setup", "shmget", "add_key", "keyctl", "setuid", "setgroups"]
 ORIGIN = """
 [origins.default]
@@ -24,7 +24,7 @@ allow-private-addresses = true
 
 
 def is_confined(machine):
-    """systemd-analyze security rates the running service at 0.6 or lower, and what downloads at 1.3"""
+    """systemd-analyze security rates the daemon at 0.6 or lower and the fetcher at 1.3 or lower"""
     for unit, limit in EXPOSURE.items():
         overall = run("systemd-analyze", "security", "--no-pager", unit).splitlines()[-1]
         found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", overall)
@@ -34,40 +34,40 @@ def is_confined(machine):
 
 
 def is_valid(_):
-    """systemd-analyze verify has nothing to say about any unit"""
-    for unit in (UNIT, SOCKET, PATH, FETCHER, FETCHER_SOCKET, HOOK, HONOURED, "user-2001.slice"):
+    """systemd-analyze verify reports nothing about any unit"""
+    for unit in (UNIT, SOCKET, PATH, FETCHER, FETCHER_SOCKET, HOOK, PENDING_LOGOUT, "user-2001.slice"):
         ended = attempt("systemd-analyze", "verify", "--man=no", unit)
         said = [line for line in (ended.stdout + ended.stderr).splitlines() if "thumbcached" in line]
         check(ended.returncode == 0 and not said, f"{unit}: status {ended.returncode}: {' '.join(said)}")
 
 
-def goes_without(_):
-    """The services may make no system call that they have no use for"""
+def has_no_unneeded_system_calls(_):
+    """The services may not make system calls that they do not need"""
     for unit in EXPOSURE:
         allowed = run("systemctl", "show", "--property=SystemCallFilter", "--value", unit).split()
-        check("epoll_wait" in allowed, f"these are no system calls that are allowed: {allowed[:5]}")
+        check("epoll_wait" in allowed, f"this is not a list of permitted system calls: {allowed[:5]}")
         found = [name for name in FORBIDDEN if name in allowed]
         check(not found, f"{unit} may call {', '.join(found)}")
 
 
 def downloads(machine):
-    """The confined service looks up a name and downloads from it"""
+    """The confined service resolves a name and downloads an image"""
     alice = machine.people.alice
-    image = picture("from the origin")
+    image = make_image("from the origin")
     with served(image) as port:
         machine.daemon.use(ORIGIN.replace("{port}", str(port)))
-        ask("LOGIN", "mail@alice.example", uid=alice.uid)
+        request("LOGIN", "mail@alice.example", uid=alice.uid)
         for number in range(20):
-            got = ask("GET", "mail@alice.example", f"contact-{number}", uid=alice.uid)
-            check(got == image, f"a download brought {got!r}")
+            got = request("GET", "mail@alice.example", f"contact-{number}", uid=alice.uid)
+            check(got == image, f"the download returned {got!r}")
 
 
 @contextlib.contextmanager
 def served(image):
-    """An origin on the loopback that has one picture; its port."""
+    """Runs an origin on loopback that serves one image for every path; yields its port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):  # noqa: N802 — what the library calls
+        def do_GET(self):  # noqa: N802 — named by the base class
             self.send_response(200)
             self.send_header("Content-Type", "image/png")
             self.send_header("Content-Length", str(len(image)))
@@ -87,4 +87,4 @@ def served(image):
             thread.join()
 
 
-SCENARIOS = [is_confined, is_valid, goes_without, downloads]
+SCENARIOS = [is_confined, is_valid, has_no_unneeded_system_calls, downloads]

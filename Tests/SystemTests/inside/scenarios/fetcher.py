@@ -1,4 +1,4 @@
-"""What downloads is a process and a unit of its own, and no more than a guest."""
+"""The fetcher is a process with its own unit and user, and the daemon does not depend on it."""
 
 import ctypes
 import os
@@ -8,132 +8,130 @@ import time
 
 from commands import property_of, run, systemctl
 from daemon import CACHE, FETCHER, FETCHER_PATH, FETCHER_SOCKET, PENDING, RUNTIME, STATE, UNIT
-from pictures import picture
+from images import make_image
 from resp import PATH as CLIENTS
-from resp import Closed, Refused, ask, error_code
+from resp import Closed, ErrorReply, error_code, request
 from waiting import check, wait_until
 
 from scenarios.confinement import ORIGIN, served
 
 ACCOUNT = "mail@alice.example"
 KILLS = 5
-# Has the same number on every architecture: landlock_create_ruleset(2).
+# Its number is the same on every architecture: landlock_create_ruleset(2).
 LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION = 444, 1
 HOSTILE = "/opt/system-test/hostile.py"
-# What somebody who has broken in would like to look at or to change.
+# Paths that a compromised fetcher must neither read nor change.
 WANTED = [STATE, CACHE, PENDING, RUNTIME, CLIENTS, "/etc/shadow", "/etc/", "/run/"]
 
 
 def two_users(machine):
-    """Two users: what keeps images has no network, what downloads them has nothing else, and a GET that misses brings
-    one"""
-    image = picture("from the origin")
+    """The daemon has no network; the fetcher has another user, no capabilities, and downloads on a miss"""
+    image = make_image("from the origin")
     with served(image) as port:
         use(machine, port)
-        check(ask("GET", ACCOUNT, "contact-0", uid=machine.people.alice.uid) == image, "the download brought no image")
+        check(request("GET", ACCOUNT, "contact-0", uid=machine.people.alice.uid) == image, "no image was downloaded")
         for unit, user in ((UNIT, "thumbcached"), (FETCHER, "thumbcached-fetcher")):
             uids = status_of(pid_of(unit), "Uid").split()
-            check(uids == [str(pwd.getpwnam(user).pw_uid)] * 4, f"{unit} runs with the uids {uids}")
-            check(status_of(pid_of(unit), "CapEff") == "0" * 16, f"{unit} has powers")
+            check(uids == [str(pwd.getpwnam(user).pw_uid)] * 4, f"{unit} runs with uids {uids}")
+            check(status_of(pid_of(unit), "CapEff") == "0" * 16, f"{unit} has capabilities")
         own = os.readlink("/proc/self/ns/net")
         check(os.readlink(f"/proc/{pid_of(UNIT)}/ns/net") != own, "the daemon is in the machine's network")
-        check(os.readlink(f"/proc/{pid_of(FETCHER)}/ns/net") == own, "the fetcher is in another network")
+        check(os.readlink(f"/proc/{pid_of(FETCHER)}/ns/net") == own, "the fetcher is not in the machine's network")
         mode = FETCHER_PATH.stat()
-        check(mode.st_mode & 0o777 == 0o600 and FETCHER_PATH.owner() == "thumbcached", "others may ask the fetcher")
+        is_private = mode.st_mode & 0o777 == 0o600 and FETCHER_PATH.owner() == "thumbcached"
+        check(is_private, "users other than thumbcached can connect to the fetcher")
 
 
 def confined(machine):
-    """Within their units both services also confine themselves, by Landlock where the kernel has it"""
+    """Both services confine themselves in addition to their units, with Landlock where the kernel has it"""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
-    machine.note(f"Landlock of version {version}" if version > 0 else "the kernel has no Landlock")
+    machine.note(f"Landlock version {version}" if version > 0 else "the kernel has no Landlock")
     cursor = machine.daemon.now()
-    with served(picture("from the origin")) as port:
+    with served(make_image("from the origin")) as port:
         use(machine, port)
-        ask("GET", ACCOUNT, "contact-0", uid=machine.people.alice.uid)
+        request("GET", ACCOUNT, "contact-0", uid=machine.people.alice.uid)
     run("journalctl", "--sync")
     lacks = [line for unit in (UNIT, FETCHER) for line in machine.daemon.messages(cursor, unit) if "confined" in line]
-    machine.note("; ".join(lacks) or "nothing is lacking")
-    # A daemon renames files from one directory into another, which takes the second version.
+    machine.note("; ".join(lacks) or "no confinement is missing")
+    # The daemon renames files between directories, which Landlock permits from version 2.
     check(version < 2 or not any("their modes alone" in line for line in lacks), f"Landlock is not used: {lacks}")
 
 
 def killed(machine):
-    """A fetcher that is killed costs what it was at: the daemon says so, what is held is served, and the next GET is
-    answered"""
+    """When the fetcher is killed, the daemon logs it, still serves hits, and downloads again for the next miss"""
     alice = machine.people.alice
-    image = picture("from the origin")
+    image = make_image("from the origin")
     with served(image) as port:
         use(machine, port)
-        check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "the download brought no image")
+        check(request("GET", ACCOUNT, "held", uid=alice.uid) == image, "no image was downloaded")
         daemon = machine.daemon.pid()
         for number in range(KILLS):
             before, cursor = pid_of(FETCHER), machine.daemon.now()
             systemctl("kill", "--signal=KILL", FETCHER)
-            machine.daemon.wait_for_error(cursor, ["the process that downloads has ended"], UNIT)
-            check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "what is held is not served")
+            machine.daemon.wait_for_error(cursor, ["helper process failed", "fetcher"], UNIT)
+            check(request("GET", ACCOUNT, "held", uid=alice.uid) == image, "a stored image is not served")
             wait_for_download(alice, f"contact-{number}", image)
-            check(pid_of(FETCHER) not in (0, before), "no other process downloads")
-        check(machine.daemon.pid() == daemon, "the daemon was started again")
+            check(pid_of(FETCHER) not in (0, before), "no new fetcher runs")
+        check(machine.daemon.pid() == daemon, "the daemon was restarted")
         check(property_of(FETCHER_SOCKET, "ActiveState") == "active", "the fetcher's socket is closed")
 
 
 def goes_with_the_daemon(machine):
-    """A stop of the daemon ends the fetcher, which is not failed; a restart has another one"""
+    """The fetcher stops with the daemon without failing; a restarted daemon has a new fetcher"""
     alice = machine.people.alice
-    image = picture("from the origin")
+    image = make_image("from the origin")
     with served(image) as port:
         use(machine, port)
-        check(ask("GET", ACCOUNT, "contact-0", uid=alice.uid) == image, "the download brought no image")
+        check(request("GET", ACCOUNT, "contact-0", uid=alice.uid) == image, "no image was downloaded")
         first = pid_of(FETCHER)
         systemctl("stop", UNIT)
         wait_until("the fetcher has ended", lambda: property_of(FETCHER, "ActiveState") == "inactive")
         check(property_of(FETCHER, "Result") == "success", "the fetcher failed")
-        check(ask("GET", ACCOUNT, "contact-1", uid=alice.uid) == image, "after a stop nothing is downloaded")
+        check(request("GET", ACCOUNT, "contact-1", uid=alice.uid) == image, "nothing is downloaded after a stop")
         second = pid_of(FETCHER)
         systemctl("restart", UNIT)
         wait_for_download(alice, "contact-2", image)
-        check(len({0, first, second, pid_of(FETCHER)}) == 4, "a process that downloads outlived its daemon")
+        check(len({0, first, second, pid_of(FETCHER)}) == 4, "a fetcher outlived its daemon")
 
 
 def cannot_start(machine):
-    """I9: a fetcher that cannot be started: what is held is served, the machine is not busy with it, and once it can be
-    nobody has to do anything"""
+    """I9: while the fetcher cannot start, hits are served and restarts are slow; downloads resume once it can start"""
     alice = machine.people.alice
-    image = picture("from the origin")
+    image = make_image("from the origin")
     with served(image) as port:
         use(machine, port)
-        check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "the download brought no image")
-        # NoExecPaths= refuses it.
+        check(request("GET", ACCOUNT, "held", uid=alice.uid) == image, "no image was downloaded")
+        # The unit's NoExecPaths= forbids this program.
         machine.daemon.drop_in("[Service]\nExecStart=\nExecStart=/bin/false\n", FETCHER)
         began = time.monotonic()
         systemctl("kill", "--signal=KILL", FETCHER)
-        wait_until("it was tried five times", lambda: int(property_of(FETCHER, "NRestarts")) >= 5)
+        wait_until("five starts have failed", lambda: int(property_of(FETCHER, "NRestarts")) >= 5)
         seconds = time.monotonic() - began
-        machine.note(f"5 tries in {seconds:.1f} s")
-        check(seconds > 3, f"a fetcher that cannot start is tried 5 times in {seconds:.1f} s")
-        check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "what is held is not served")
+        machine.note(f"5 starts in {seconds:.1f} s")
+        check(seconds > 3, f"a fetcher that cannot start was started 5 times in {seconds:.1f} s")
+        check(request("GET", ACCOUNT, "held", uid=alice.uid) == image, "a stored image is not served")
         machine.daemon.remove_drop_in(FETCHER)
         wait_for_download(alice, "contact-0", image)
         check(property_of(FETCHER_SOCKET, "ActiveState") == "active", "the fetcher's socket is closed")
 
 
 def without_socket(machine):
-    """I9: somebody has closed the fetcher's socket: the daemon starts, serves what is held, and says what is missing
-    now and then; once the socket is open nobody has to do anything else"""
+    """I9: while the fetcher's socket is closed, the daemon starts, serves hits and logs the error at intervals;
+    downloads resume once the socket is open"""
     alice = machine.people.alice
-    image = picture("from the origin")
+    image = make_image("from the origin")
     with served(image) as port:
         use(machine, port)
-        check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "the download brought no image")
+        check(request("GET", ACCOUNT, "held", uid=alice.uid) == image, "no image was downloaded")
         cursor = machine.daemon.now()
-        # A start of the daemon would open it.
+        # Masked, because a start of the daemon would start it.
         systemctl("mask", "--runtime", "--now", FETCHER_SOCKET)
         try:
             systemctl("restart", UNIT)
-            machine.daemon.wait_for_error(cursor, ["the process that downloads has ended", "it cannot be had"], UNIT)
-            check(ask("GET", ACCOUNT, "held", uid=alice.uid) == image, "what is held is not served")
-            check(error_code("GET", ACCOUNT, "contact-0", uid=alice.uid) == "ORIGIN", "a download has another error")
+            machine.daemon.wait_for_error(cursor, ["helper process failed", "connect to"], UNIT)
+            check(request("GET", ACCOUNT, "held", uid=alice.uid) == image, "a stored image is not served")
+            check(error_code("GET", ACCOUNT, "contact-0", uid=alice.uid) == "ORIGIN", "a miss has another error")
             lines = len(machine.daemon.messages(cursor, UNIT))
             check(lines < 50, f"the daemon wrote {lines} lines")
         finally:
@@ -143,48 +141,48 @@ def without_socket(machine):
 
 
 def hostile(machine):
-    """I1, I11: whoever has broken into the fetcher reaches neither keys nor images, neither clients nor the daemon:
-    each try is refused"""
+    """I1, I11: a compromised fetcher can access neither keys, images and clients nor the daemon; each attempt is
+    refused"""
     alice = machine.people.alice
     machine.people.login(alice)
     daemon = machine.daemon.pid()
     uid = pwd.getpwnam("thumbcached").pw_uid
     words = ["/usr/bin/python3", "-B", HOSTILE, str(daemon), str(uid), *map(str, WANTED)]
-    # Without the unit each of them does what it is to do: they are tries.
+    # Outside the unit, as root, each attempt succeeds: the attempts are effective.
     tries = lines_of(run(*words).splitlines())
-    check(len(tries) > 20 and all(line.endswith("DONE") for line in tries), "root is refused: " + "; ".join(tries))
+    check(len(tries) > 20 and all(line.endswith("DONE") for line in tries), "refused to root: " + "; ".join(tries))
     program = os.path.realpath("/usr/bin/python3")
     cursor = machine.daemon.now()
     machine.daemon.drop_in(
         f"[Service]\nExecStart=\nExecStart={' '.join([program, *words[1:]])}\nExecPaths={program}\n", FETCHER
     )
-    # The next one is the other program.
+    # Kill the running fetcher, so that the unit starts the hostile program.
     systemctl("kill", "--signal=KILL", FETCHER)
     machine.daemon.wait_for_journal(cursor, ["hostile: end"], FETCHER)
     said = lines_of(machine.daemon.messages(cursor, FETCHER))
     done = sorted({line for line in said if "refused" not in line})
     check(not done, "; ".join(done))
     missing = {subject(line) for line in tries} - {subject(line) for line in said}
-    check(not missing, f"not tried: {missing}")
-    machine.note(f"{len(tries)} tries, each refused")
-    check(machine.daemon.pid() == daemon, "the daemon was started again")
-    check(machine.daemon.held(alice) == 8, "alice is not logged in any more, or images are missing")
+    check(not missing, f"not attempted: {missing}")
+    machine.note(f"{len(tries)} attempts, each refused")
+    check(machine.daemon.pid() == daemon, "the daemon was restarted")
+    check(machine.daemon.image_count(alice) == 8, "alice is logged out, or images are missing")
     systemctl("stop", FETCHER)
 
 
 def use(machine, port):
-    """Serves with an origin, and with alice logged in."""
+    """Configures an origin and logs in alice."""
     machine.daemon.use(ORIGIN.replace("{port}", str(port)))
-    ask("LOGIN", ACCOUNT, uid=machine.people.alice.uid)
+    request("LOGIN", ACCOUNT, uid=machine.people.alice.uid)
 
 
 def wait_for_download(person, profile, image):
-    """A GET that misses brings the image. While no fetcher is there its callers are told so."""
+    """Waits until a GET downloads the image; ignores errors, which GET returns while no fetcher runs."""
 
     def is_there():
         try:
-            return ask("GET", ACCOUNT, profile, uid=person.uid) == image
-        except (Refused, Closed):
+            return request("GET", ACCOUNT, profile, uid=person.uid) == image
+        except (ErrorReply, Closed):
             return False
 
     wait_until(f"{profile} is downloaded", is_there)
@@ -195,13 +193,13 @@ def pid_of(unit):
 
 
 def status_of(pid, field):
-    """What the kernel says of a process: proc_pid_status(5)."""
+    """Returns a field of the process status: proc_pid_status(5)."""
     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(line.split(":", 1)[1].strip() for line in lines if line.startswith(f"{field}:"))
 
 
 def lines_of(lines):
-    """Those on tries."""
+    """Returns the lines about attempts."""
     return [line for line in lines if line.startswith("hostile: ") and line != "hostile: end"]
 
 

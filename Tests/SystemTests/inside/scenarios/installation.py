@@ -1,4 +1,4 @@
-"""The packages are installed in the running system: what each of them sets up, alone and over an older version."""
+"""Installation of the packages: each alone, all together, and over an older version."""
 
 import pathlib
 import re
@@ -8,7 +8,7 @@ from commands import attempt, property_of, run, systemctl
 from daemon import (
     CACHE,
     CONFIGURATION,
-    EXPORTER,
+    HTTP,
     FETCHER,
     FETCHER_SOCKET,
     PATH,
@@ -22,10 +22,10 @@ from waiting import check, wait_until
 
 PACKAGE = EXCHANGE / "thumbcached.deb"
 RENDERER_PACKAGE = EXCHANGE / "thumbcached-renderer.deb"
-EXPORTER_PACKAGE = EXCHANGE / "thumbcached-exporter.deb"
+HTTP_PACKAGE = EXCHANGE / "thumbcached-http.deb"
 FLEET_PACKAGE = EXCHANGE / "thumbcached-fleet.deb"
-PACKAGES = [PACKAGE, RENDERER_PACKAGE, EXPORTER_PACKAGE, FLEET_PACKAGE]
-USERS = ["thumbcached", "thumbcached-fetcher", "thumbcached-exporter", "thumbcached-relay", "thumbcached-oidc"]
+PACKAGES = [PACKAGE, RENDERER_PACKAGE, HTTP_PACKAGE, FLEET_PACKAGE]
+USERS = ["thumbcached", "thumbcached-fetcher", "thumbcached-http", "thumbcached-relay", "thumbcached-oidc"]
 # A pattern of the programs' command lines, for pgrep.
 PROGRAMS = "^/usr/(bin/thumbcached|libexec/thumbcached-)"
 
@@ -39,12 +39,12 @@ def apt(command, *packages):
 
 
 def alone(machine):
-    """The daemon, the renderer, the exporter and the fleet each install without the others that they do not need, and
-    are purged without a trace"""
+    """The daemon, the renderer, the HTTP service and the fleet package each install with only their dependencies, and a
+    purge leaves nothing"""
     for packages, units, programs in (
         ([PACKAGE], [SOCKET, PATH, FETCHER_SOCKET], ["bin/thumbcached", "bin/thumbcachectl"]),
         ([PACKAGE, RENDERER_PACKAGE], [RENDERER_SOCKET], ["libexec/thumbcached-renderer"]),
-        ([PACKAGE, EXPORTER_PACKAGE], [], ["bin/thumbcached-exporter"]),
+        ([PACKAGE, HTTP_PACKAGE], [], ["bin/thumbcached-http"]),
         ([FLEET_PACKAGE], [], ["libexec/thumbcached-relay", "libexec/thumbcached-oidc"]),
     ):
         apt("install", *packages)
@@ -60,9 +60,9 @@ def alone(machine):
 
 
 def upgrades(machine):
-    """Over the single package of 0.1.0-1, the packages keep enabled services, and the daemon's alone stops the others"""
+    """Upgrades from the single package 0.1.0-1 keep enabled services, except those whose new package is missing"""
     machine.people.make()
-    services = (EXPORTER, "thumbcached-relay.service")
+    services = (HTTP, "thumbcached-relay.service")
     with tempfile.TemporaryDirectory() as folder:
         single = single_package(pathlib.Path(folder))
         for packages, remain in ((PACKAGES, True), ([PACKAGE], False)):
@@ -70,7 +70,8 @@ def upgrades(machine):
             for user in USERS:
                 check(attempt("id", user).returncode == 0, f"the single package made no user {user}")
             pathlib.Path("/etc/thumbcached/relay.toml").write_text('redis.address = "127.0.0.1:1"\n')
-            # Only the relay and the exporter run; the socket is what the upgrade must not close.
+            pathlib.Path("/etc/thumbcached/http.toml").write_text('figures.listen = "127.0.0.1:9420"\n')
+            # The sockets of relay and thumbcached-http are not affected; the daemon's socket must stay open during the upgrade.
             systemctl("enable", "--now", UNIT, *services)
             machine.people.login(machine.people.alice)
             inode = pathlib.Path("/run/thumbcached/thumbcached.sock").stat().st_ino
@@ -83,8 +84,9 @@ def upgrades(machine):
                 check((state, file) == expected, f"{service} is {state} and {file!r} after the upgrade to {packages}")
             machine.people.end_all()
             if not remain:
-                # Nothing purges what an administrator wrote for a package that was never installed.
-                pathlib.Path("/etc/thumbcached/relay.toml").unlink()
+                # No installed package owns these files, so no purge removes them.
+                for name in ("relay", "http"):
+                    pathlib.Path(f"/etc/thumbcached/{name}.toml").unlink()
             purge()
 
 
@@ -95,23 +97,23 @@ def installed(*other_states):
 
 
 def purge():
-    """Purges all packages and checks that nothing is left."""
+    """Purges all packages and checks that no user, process or file remains."""
     packages = installed("config-files")
     said = apt("purge", *packages)
     check("warning" not in said.lower(), f"purging {packages}: {said}")
     for user in USERS:
-        check(attempt("id", user).returncode != 0, f"the user {user} is left after purging {packages}")
+        check(attempt("id", user).returncode != 0, f"the user {user} remains after purging {packages}")
     wait_until("no program of the packages runs", lambda: attempt("pgrep", "--full", PROGRAMS).returncode != 0)
     left = run("find", "/etc", "/usr", "/var/lib", "/var/cache", "/run", "-xdev", "-name", "*thumbcache*").split()
     left = [path for path in left if "/system-test/" not in path and "/lib/dpkg/" not in path]
-    check(not left, f"left after purging {packages}: {left}")
+    check(not left, f"files remain after purging {packages}: {left}")
 
 
 def single_package(folder):
-    """A package with the files and scripts of thumbcached, thumbcached-exporter and thumbcached-fleet, as 0.1.0-1 was."""
+    """Builds a package with the files and scripts of three packages, like version 0.1.0-1."""
     tree = folder / "tree"
     scripts = {}
-    for package in (PACKAGE, EXPORTER_PACKAGE, FLEET_PACKAGE):
+    for package in (PACKAGE, HTTP_PACKAGE, FLEET_PACKAGE):
         run("dpkg-deb", "--extract", str(package), str(tree))
         control = folder / package.stem
         run("dpkg-deb", "--control", str(package), str(control))
@@ -122,52 +124,52 @@ def single_package(folder):
     control = (tree / "DEBIAN/control").read_text()
     (tree / "DEBIAN/control").write_text(re.sub(r"^Version: .*", "Version: 0.1.0-1", control, flags=re.MULTILINE))
     for script, texts in scripts.items():
-        # Each in a shell of its own, since a script may exit.
+        # Each in its own subshell, because a script may exit.
         whole = "#!/bin/sh\nset -e\n" + "".join(f"(\n{text}\n)\n" for text in texts)
         (tree / "DEBIAN" / script).write_text(whole)
         (tree / "DEBIAN" / script).chmod(0o755)
     package = folder / "single.deb"
     run("dpkg-deb", "--build", "--root-owner-group", "-Znone", str(tree), str(package))
-    # apt reads packages as a user of its own.
+    # apt reads packages as the user _apt.
     folder.chmod(0o755)
     return package
 
 
 def installs(machine):
-    """The packages install together, with their users, their directories, and a socket that answers"""
+    """The packages install together and set up users, directories, units, and a socket that answers"""
     for user in USERS:
-        check(attempt("id", user).returncode != 0, f"the user {user} is there before the package is")
+        check(attempt("id", user).returncode != 0, f"the user {user} exists before the installation")
     apt("install", *PACKAGES)
     for user in USERS:
-        check(attempt("id", user).returncode == 0, f"the package made no user {user}")
+        check(attempt("id", user).returncode == 0, f"the packages made no user {user}")
     check(CONFIGURATION.is_file(), f"there is no {CONFIGURATION}")
     for unit in (SOCKET, PATH, FETCHER_SOCKET, RENDERER_SOCKET):
         check(property_of(unit, "ActiveState") == "active", f"{unit} is not active after the installation")
-        check(property_of(unit, "UnitFileState") == "enabled", f"{unit} would not be active after a boot")
-    # It listens at a port: whoever wants that says so.
-    check(property_of(EXPORTER, "UnitFileState") == "disabled", f"{EXPORTER} would be started by a boot")
-    check(property_of(EXPORTER, "ActiveState") == "inactive", f"{EXPORTER} is active after the installation")
+        check(property_of(unit, "UnitFileState") == "enabled", f"{unit} is not enabled after the installation")
+    # thumbcached-http listens at a TCP port, so an administrator has to enable it.
+    check(property_of(HTTP, "UnitFileState") == "disabled", f"{HTTP} is enabled after the installation")
+    check(property_of(HTTP, "ActiveState") == "inactive", f"{HTTP} is active after the installation")
     machine.daemon.start()
     for home in (CACHE, STATE):
         status = home.stat()
-        check(home.owner() == "thumbcached" and status.st_mode & 0o777 == 0o700, f"{home} is not thumbcached's alone")
+        check(home.owner() == "thumbcached" and status.st_mode & 0o777 == 0o700, f"others have access to {home}")
     machine.people.make()
 
 
-def brings_what_people_need(_):
-    """The packages bring manual pages, completions, and a configuration that an upgrade keeps"""
+def installs_documentation(_):
+    """The packages contain manual pages, completions, and a configuration that upgrades keep"""
     files = run("dpkg", "--listfiles", *(package.stem for package in PACKAGES)).splitlines()
     pages = ("/man1/thumbcachectl.1", *(f"/man8/{user}.8" for user in USERS))
     for part in (*pages, "/bash-completion/completions/thumbcachectl"):
-        check(any(part in file for file in files), f"no file of the package is called {part}")
+        check(any(part in file for file in files), f"the packages contain no file {part}")
     conffiles = run("dpkg-query", "--show", "--showformat=${Conffiles}", "thumbcached")
-    check(str(CONFIGURATION) in conffiles, f"{CONFIGURATION} is no conffile")
-    check(run("thumbcached", "--check-config"), "the installed configuration is not good")
-    for unit in (UNIT, SOCKET, PATH, FETCHER, FETCHER_SOCKET, EXPORTER):
+    check(str(CONFIGURATION) in conffiles, f"{CONFIGURATION} is not a conffile")
+    check(run("thumbcached", "--check-config"), "the installed configuration is invalid")
+    for unit in (UNIT, SOCKET, PATH, FETCHER, FETCHER_SOCKET, HTTP):
         path = pathlib.Path(property_of(unit, "FragmentPath"))
-        check(str(path) in files or f"/usr{path}" in files, f"{unit} comes from {path}, not from the package")
+        check(str(path) in files or f"/usr{path}" in files, f"{unit} is loaded from {path}, which no package contains")
 
 
 for scenario in (alone, upgrades, installs):
-    scenario.begins_by_itself = True
-SCENARIOS = [alone, upgrades, installs, brings_what_people_need]
+    scenario.prepares_itself = True
+SCENARIOS = [alone, upgrades, installs, installs_documentation]

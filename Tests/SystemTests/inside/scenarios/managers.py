@@ -1,11 +1,11 @@
-"""A user's manager, user@UID.service, ends before the user's sessions do."""
+"""The user manager, user@UID.service, ends before the user's sessions."""
 
 import pathlib
 import tempfile
 
 from commands import attempt, property_of, run, systemctl
-from pictures import picture
-from resp import ask
+from images import make_image
+from resp import request
 from waiting import check, wait_until
 
 from scenarios.activation import install, rebuilt, unpacked
@@ -14,7 +14,7 @@ from scenarios.logout import check_ended, hook, session_again, wait_until_gone
 
 RELOGINS = 10
 
-# As the package had them once: a hook that belongs to the user's manager and to the runtime directory.
+# The hook of an older version, which was bound to the user manager and the runtime directory.
 OLD_HOOK_LINES = """BindsTo=user-runtime-dir@%i.service
 After=user-runtime-dir@%i.service
 Before=user@%i.service
@@ -27,13 +27,13 @@ After=thumbcached-logout@%i.service
 
 
 def kill(person):
-    """As when it crashes, or memory runs out."""
+    """Kills the user manager, as a crash or the out-of-memory killer does."""
     systemctl("kill", "--signal=KILL", "--kill-whom=main", manager(person))
     wait_until_manager_has_ended(person)
 
 
-def exit(person):  # noqa: A001 — what the command is called
-    """As when the user asks for it: systemctl --user exit."""
+def exit(person):  # noqa: A001 — named after the command
+    """Ends the user manager by systemctl --user exit."""
     words = ["setpriv", f"--reuid={person.uid}", f"--regid={person.uid}", "--clear-groups", "env"]
     run(*words, f"XDG_RUNTIME_DIR=/run/user/{person.uid}", "systemctl", "--user", "exit")
     wait_until_manager_has_ended(person)
@@ -48,10 +48,12 @@ def wait_until_manager_has_ended(person):
 
 
 def wait_until_ended(machine, person, *accounts):
-    """The caches have ended. Not until the hook is inactive: systemd 252 may forget to stop the slice of a user whose
-    manager ended before the sessions did, and as long as that is there, so is the hook.
+    """Waits until the caches are deleted, then stops the slice and waits for the hook.
+
+    systemd 252 may not stop the slice of a user whose manager ended before the sessions, and the hook remains active
+    while the slice is.
     """
-    wait_until(f"nothing of {person.name} is on disk", lambda: not machine.daemon.traces(person.uid))
+    wait_until(f"no file of {person.name} remains", lambda: not machine.daemon.traces(person.uid))
     person.stop_slice()
     wait_until_gone(machine, person)
     for account in accounts or ("mail",):
@@ -59,33 +61,32 @@ def wait_until_ended(machine, person, *accounts):
 
 
 def with_two_sessions(end, words):
-    """A scenario: the manager ends, programs log in again, and then one session after the other ends."""
+    """Returns a scenario: the manager ends, an account logs in, and then the sessions end one by one."""
 
     def scenario(machine):
         alice = machine.people.alice
         first = machine.people.login(alice, kind="su", session="one")
         second = machine.people.login(alice, kind="su", session="two")
         end(alice)
-        check(property_of(hook(alice), "ActiveState") == "active", "the hook ran although there are sessions")
+        check(property_of(hook(alice), "ActiveState") == "active", "the hook ran although sessions exist")
         for application in (first, second):
             application.wait_for_hits()
-            application.check_well()
-        ask("LOGIN", "chat@alice.example", uid=alice.uid)
-        ask("PUT", "chat@alice.example", "contact-0", picture("one"), uid=alice.uid)
+            application.check_no_failures()
+        request("LOGIN", "chat@alice.example", uid=alice.uid)
+        request("PUT", "chat@alice.example", "contact-0", make_image("one"), uid=alice.uid)
         first.log_out()
         second.wait_for_hits()
-        second.check_well()
-        check(machine.daemon.held(alice, "chat") == 1, "images are gone before the last session has ended")
+        second.check_no_failures()
+        check(machine.daemon.image_count(alice, "chat") == 1, "images are missing before the last session has ended")
         second.log_out()
         wait_until_ended(machine, alice, "mail", "chat")
 
-    scenario.__doc__ = f"F71: a user's manager {words}; sessions keep their caches, and the last of them ends all"
+    scenario.__doc__ = f"F71: a user manager {words}; the caches are kept until the last session ends"
     return scenario
 
 
 def back_at_once(machine):
-    """F71: a user whose manager was killed ends the last session and is back at once: the new session's end ends its
-    cache"""
+    """F71: a user whose manager was killed logs out and in at once; the end of the new session deletes its cache"""
     alice = machine.people.alice
     for _ in range(RELOGINS):
         application = session_again(machine, alice)
@@ -99,20 +100,19 @@ def back_at_once(machine):
 
 
 def lingering(machine):
-    """F71: the manager of a lingering user without a session is killed: nobody is left to keep the cache, and it ends
-    """
+    """F71: killing the manager of a lingering user without a session deletes the cache"""
     alice = machine.people.alice
     run("loginctl", "enable-linger", alice.name)
     application = machine.people.login(alice)
     application.log_out()
     wait_until("alice has no session", lambda: not alice.has_sessions())
-    check(machine.daemon.held(alice) == 8, "the cache of a lingering user ended with the session")
+    check(machine.daemon.image_count(alice) == 8, "the cache of a lingering user was deleted with the session")
     kill(alice)
     wait_until_ended(machine, alice)
 
 
 def terminated(machine):
-    """F71: loginctl terminate-user after the manager was killed ends sessions and cache"""
+    """F71: loginctl terminate-user after the manager was killed ends the sessions and deletes the cache"""
     alice = machine.people.alice
     for kind in ("su", "login"):
         machine.people.login(alice, kind=kind, session=kind)
@@ -122,50 +122,47 @@ def terminated(machine):
 
 
 def stopped(machine):
-    """F71: an administrator stops a user's manager: what programs of its sessions log in then ends with the last of
-    them
-    """
+    """F71: accounts that log in after an administrator stopped the user manager are logged out with the last session"""
     alice = machine.people.alice
     application = machine.people.login(alice, kind="su")
     systemctl("stop", manager(alice))
-    wait_until("the hook waits again", lambda: property_of(hook(alice), "ActiveState") == "active")
-    ask("LOGIN", "chat@alice.example", uid=alice.uid)
-    ask("PUT", "chat@alice.example", "contact-0", picture("one"), uid=alice.uid)
+    wait_until("the hook is active again", lambda: property_of(hook(alice), "ActiveState") == "active")
+    request("LOGIN", "chat@alice.example", uid=alice.uid)
+    request("PUT", "chat@alice.example", "contact-0", make_image("one"), uid=alice.uid)
     application.log_out()
     wait_until_ended(machine, alice, "chat")
 
 
 def isolated(machine):
-    """F71: systemctl isolate leaves sessions alone, and so their caches; their end still ends them"""
+    """F71: systemctl isolate keeps sessions and caches; the end of the session then deletes the cache"""
     alice = machine.people.alice
     application = machine.people.login(alice, kind="su")
     systemctl("isolate", "multi-user.target")
     application.wait_for_hits()
-    application.check_well(closed=None)
-    check(property_of(hook(alice), "ActiveState") == "active", "isolating a target ran the hook")
+    application.check_no_failures(closed=None)
+    check(property_of(hook(alice), "ActiveState") == "active", "systemctl isolate ran the hook")
     application.log_out()
     wait_until_gone(machine, alice)
     check_ended(machine, alice)
 
 
 def upgraded(machine):
-    """F71: an upgrade from units that belonged to the user's manager keeps the caches of sessions that run, and their
-    end ends them though the manager was killed"""
+    """F71: an upgrade from units bound to the user manager keeps the caches of open sessions, and the end of the
+    session deletes them even if the manager was killed"""
     alice = machine.people.alice
     with tempfile.TemporaryDirectory() as folder:
         old = older_package(pathlib.Path(folder))
         install(old)
-        check(
-            pathlib.Path("/lib/systemd/system/user@.service.d/10-thumbcached.conf").exists(), "these are no old units"
-        )
+        drop_in = pathlib.Path("/lib/systemd/system/user@.service.d/10-thumbcached.conf")
+        check(drop_in.exists(), "the old units are not installed")
         application = machine.people.login(alice, kind="su")
         install(PACKAGE)
     application.wait_for_hits()
-    application.check_well(closed=None)
-    check(machine.daemon.held(alice) == 8, "the upgrade ended a cache")
+    application.check_no_failures(closed=None)
+    check(machine.daemon.image_count(alice) == 8, "the upgrade deleted a cache")
     kill(alice)
     application.wait_for_hits()
-    application.check_well(closed=None)
+    application.check_no_failures(closed=None)
     application.log_out()
     wait_until_ended(machine, alice)
 

@@ -1,10 +1,10 @@
-"""The packages are removed and purged."""
+"""Removal and purge of the packages."""
 
 import pathlib
 import tempfile
 
 from commands import attempt, run, systemctl
-from daemon import CACHE, EXPORTER, FETCHER_PATH, PENDING, RUNTIME, STATE, UNIT
+from daemon import CACHE, HTTP, FETCHER_PATH, PENDING, RUNTIME, STATE, UNIT
 from resp import PATH as CLIENTS
 from waiting import check, wait_until
 
@@ -12,37 +12,38 @@ from scenarios.installation import PACKAGE, PACKAGES, PROGRAMS, apt, purge
 
 
 def removed(machine):
-    """apt remove stops everything, and keeps the configuration; sessions then begin and end without the package"""
-    # Scenarios that install another version of the daemon's package remove those that depend on this version.
+    """apt remove stops all services and keeps the configuration; sessions then start and end without the packages"""
+    # Earlier scenarios that installed another version of thumbcached removed the packages that depend on this version.
     apt("install", *PACKAGES)
     machine.people.login(machine.people.alice)
-    # As an administrator may have it.
-    systemctl("enable", "--now", UNIT, EXPORTER)
+    # An administrator may have enabled these.
+    pathlib.Path("/etc/thumbcached/http.toml").write_text('figures.listen = "127.0.0.1:9420"\n')
+    systemctl("enable", "--now", UNIT, HTTP)
     apt("remove", *(package.stem for package in PACKAGES))
-    check(not pathlib.Path("/usr/bin/thumbcached").exists(), "the program is still there")
+    check(not pathlib.Path("/usr/bin/thumbcached").exists(), "the program still exists")
     wait_until("no program of the packages runs", lambda: attempt("pgrep", "--full", PROGRAMS).returncode != 0)
-    check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove took the configuration")
-    # Nor do the slices of sessions that run bring anything back.
+    check(pathlib.Path("/etc/thumbcached/thumbcached.toml").exists(), "remove deleted the configuration")
+    # The slices of running sessions must not start any unit again.
     active = run("systemctl", "list-units", "--plain", "--no-legend", "--state=active,failed", "thumbcached*.*").split()
-    check(not active, f"units are left: {active}")
-    check(not pathlib.Path(CLIENTS).exists() and not FETCHER_PATH.exists(), "a socket is left that nobody serves")
-    # Whoever is logged in can log out, and others in, with nothing of it left.
+    check(not active, f"units remain: {active}")
+    check(not pathlib.Path(CLIENTS).exists() and not FETCHER_PATH.exists(), "a socket file remains")
+    # The user who is logged in can log out, and other users can log in.
     machine.people.end_all()
     ended = attempt("su", "-l", "bob", "-c", "true")
-    check(ended.returncode == 0, f"without the package nobody can log in: {ended.stderr}")
+    check(ended.returncode == 0, f"login fails without the package: {ended.stderr}")
 
 
 def purged(_):
-    """apt purge removes store, keys, pending log-outs, configuration, and users"""
+    """apt purge removes store, keys, pending logouts, configuration, and users"""
     purge()
     for path in (CACHE, STATE, PENDING, RUNTIME, pathlib.Path("/etc/thumbcached")):
-        check(not path.exists(), f"{path} is still there")
+        check(not path.exists(), f"{path} still exists")
 
 
 def into_a_tree(_):
-    """Into a tree that is not booted, and has no /proc, the package installs, and out of it again"""
+    """The package can be installed and purged in a chroot that is not booted and has no /proc"""
     with tempfile.TemporaryDirectory() as root:
-        # Without what is mounted in it.
+        # Not --rbind, so that /proc is missing.
         run("mount", "--bind", "/", root)
         try:
             run("chroot", root, "dpkg", "--install", str(PACKAGE))
@@ -55,6 +56,6 @@ def into_a_tree(_):
             run("umount", root)
 
 
-purged.begins_by_itself = True
-into_a_tree.begins_by_itself = True
+purged.prepares_itself = True
+into_a_tree.prepares_itself = True
 SCENARIOS = [removed, purged, into_a_tree]

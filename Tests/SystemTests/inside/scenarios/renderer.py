@@ -1,4 +1,4 @@
-"""What makes pictures of other sizes: in its unit it does that, and has nothing else."""
+"""The renderer in its unit: it renders images and has no other privileges."""
 
 import os
 import pathlib
@@ -8,94 +8,94 @@ import zlib
 
 from commands import attempt, property_of, run, systemctl
 from daemon import RENDERER, RENDERER_SOCKET, UNIT
-from resp import ask
+from resp import request
 from waiting import check, wait_until
 
 from scenarios.installation import RENDERER_PACKAGE
 
 ACCOUNT = "mail@alice.example"
-# What the renderer sees of the file system: programs, libraries, and what the kernel says.
+# Top-level directories that the renderer sees: programs, libraries, and the kernel's file systems.
 KNOWN = {"usr", "lib", "lib32", "lib64", "libx32", "bin", "sbin", "proc", "sys", "dev"}
 
 
 def makes_sizes(machine):
-    """Four sizes are made of one picture, by a user that is nobody's, who has no network and no files"""
+    """Four sizes of one image are rendered by a dynamic user without network and files"""
     use(machine)
     for side in (8, 16, 24, 32):
-        check(made(machine, side), f"the picture of {side} pixels was not made")
+        check(made(machine, side), f"the image of {side} pixels was not rendered")
     worker = workers()[-1]
     for pid in (pid_of(RENDERER), worker):
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         uid = int(next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1])
         check(uid not in (0, pwd.getpwnam("thumbcached").pw_uid), f"process {pid} has the uid {uid}")
-        check("CapEff:\t0000000000000000" in status, f"process {pid} has powers")
+        check("CapEff:\t0000000000000000" in status, f"process {pid} has capabilities")
         networks = [os.readlink(f"/proc/{process}/ns/net") for process in (pid, pid_of(UNIT), "self")]
-        check(len(set(networks)) == 3, f"process {pid} shares a network: {networks}")
+        check(len(set(networks)) == 3, f"process {pid} shares a network namespace: {networks}")
         check(not files_of(pid), f"process {pid} sees {sorted(files_of(pid))[:20]}")
-    check(len(os.listdir(f"/proc/{worker}/fd")) == 1, "a worker has more than its connection")
-    check("Seccomp:\t2" in pathlib.Path(f"/proc/{worker}/status").read_text(), "a worker has no filter")
+    check(len(os.listdir(f"/proc/{worker}/fd")) == 1, "a worker has descriptors other than its connection")
+    check("Seccomp:\t2" in pathlib.Path(f"/proc/{worker}/status").read_text(), "a worker has no seccomp filter")
 
 
 def ends_with_the_user(machine):
-    """At a log-out the process ends that has seen the user's pictures"""
+    """A logout ends the worker that has read the user's images"""
     use(machine)
-    check(made(machine, 32), "the picture was not made")
-    check(workers(), "there is no worker")
-    ask("LOGOUT", ACCOUNT, uid=machine.people.alice.uid)
+    check(made(machine, 32), "the image was not rendered")
+    check(workers(), "no worker runs")
+    request("LOGOUT", ACCOUNT, uid=machine.people.alice.uid)
     wait_until("the worker has ended", lambda: not workers())
 
 
 def killed(machine):
-    """A renderer that is killed costs pictures their size: hits go on, and the next one makes them again"""
+    """After the renderer is killed, hits are still served and a new renderer renders other sizes"""
     use(machine)
     alice = machine.people.alice
-    check(made(machine, 32), "the picture was not made")
-    held = ask("GET", ACCOUNT, "me", "SIZE", "32", uid=alice.uid)
+    check(made(machine, 32), "the image was not rendered")
+    held = request("GET", ACCOUNT, "me", "SIZE", "32", uid=alice.uid)
     first = pid_of(RENDERER)
     systemctl("kill", "--signal=KILL", RENDERER)
-    check(ask("GET", ACCOUNT, "me", "SIZE", "32", uid=alice.uid) == held, "what is held is not served")
+    check(request("GET", ACCOUNT, "me", "SIZE", "32", uid=alice.uid) == held, "a stored image is not served")
     sides = iter(range(33, 400))
-    wait_until("another renderer makes pictures", lambda: made(machine, next(sides), profile="other"))
-    check(pid_of(RENDERER) not in (0, first), "no other process makes pictures")
+    wait_until("another renderer renders images", lambda: made(machine, next(sides), profile="other"))
+    check(pid_of(RENDERER) not in (0, first), "no new renderer runs")
     check(property_of(RENDERER_SOCKET, "ActiveState") == "active", "the renderer's socket is closed")
 
 
 def upgraded(machine):
-    """An upgrade of its package has the new program make the next picture, and nobody notices"""
+    """After an upgrade of its package the new renderer renders images, and the daemon is not restarted"""
     use(machine)
-    check(made(machine, 32), "the picture was not made")
+    check(made(machine, 32), "the image was not rendered")
     before, daemon = pid_of(RENDERER), machine.daemon.pid()
     run("dpkg", "--install", str(RENDERER_PACKAGE))
     sides = iter(range(33, 400))
-    wait_until("the new renderer makes pictures", lambda: made(machine, next(sides), profile="other"))
-    check(pid_of(RENDERER) not in (0, before), "the old program makes the pictures")
-    check(machine.daemon.pid() == daemon, "the daemon was started again")
+    wait_until("the new renderer renders images", lambda: made(machine, next(sides), profile="other"))
+    check(pid_of(RENDERER) not in (0, before), "the old renderer still runs")
+    check(machine.daemon.pid() == daemon, "the daemon was restarted")
 
 
 def without(machine):
-    """Without it pictures are served as they come"""
+    """Without the renderer, images are served in their original size"""
     use(machine)
     systemctl("stop", RENDERER_SOCKET, RENDERER)
     try:
-        check(not made(machine, 32), "a picture was made by nobody")
+        check(not made(machine, 32), "an image was rendered without a renderer")
     finally:
         systemctl("start", RENDERER_SOCKET)
 
 
-# MARK: Doing it
+# MARK: Helpers
 
 
 def use(machine):
     machine.daemon.start()
     uid = machine.people.alice.uid
-    ask("LOGIN", ACCOUNT, uid=uid)
+    request("LOGIN", ACCOUNT, uid=uid)
     for profile in ("me", "other"):
-        ask("PUT", ACCOUNT, profile, png(600), uid=uid)
+        request("PUT", ACCOUNT, profile, png(600), uid=uid)
 
 
 def made(machine, side, profile="me"):
-    """Whether a picture of that size is one that was made."""
-    said = ask("GET", ACCOUNT, profile, "SIZE", str(side), "META", uid=machine.people.alice.uid)
+    """Whether the image of that size was rendered."""
+    said = request("GET", ACCOUNT, profile, "SIZE", str(side), "META", uid=machine.people.alice.uid)
     meta = dict(zip(said[::2], said[1::2]))
     return meta[b"rendered"] is not None and (meta[b"width"], meta[b"height"]) == (side, side)
 
@@ -111,7 +111,7 @@ def workers():
 
 
 def files_of(pid):
-    """The files that a process can find, but for those in places that are known."""
+    """Returns the files that a process can see outside the known directories."""
     root = f"/proc/{pid}/root"
     places = [name for name in os.listdir(root) if name not in KNOWN]
     return {
@@ -123,7 +123,7 @@ def files_of(pid):
 
 
 def png(side):
-    """A whole picture: a slope of grey."""
+    """Returns a PNG image with a gray gradient."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

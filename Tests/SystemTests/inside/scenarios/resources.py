@@ -1,32 +1,32 @@
-"""Descriptors and memory run out."""
+"""Descriptors or memory are exhausted."""
 
 import os
 import pathlib
 
 from commands import property_of, run
 from daemon import UNIT
-from resp import Client, Closed, Refused, ask
+from resp import Client, Closed, ErrorReply, request
 from waiting import Failed, check, wait_until
 
 MEMORY_CGROUP = pathlib.Path("/opt/memory-cgroup")
 # The installed unit's MemoryMax= is far above this; the daemon itself needs some 30 MiB.
 MEMORY = 96 << 20
-# Of an image that is being put: below limits.image.
+# Bytes of each upload; less than limits.image.
 UPLOAD = 4 << 20
 UPLOADS = 60
-# What spinning would cost, of one processor.
+# Maximum share of one processor; a daemon that spins uses more.
 BUSY = 0.5
 
 
 def no_descriptors(machine):
-    """F15: without descriptors accepting pauses and does not spin, open connections are served, and it recovers by
-    itself"""
+    """F15: without free descriptors the daemon serves open connections, pauses accepting without spinning, and
+    recovers"""
     alice = machine.people.alice
-    # What is put needs a descriptor, and is answered with an error when there is none.
+    # Only GETs, because a PUT needs a descriptor and fails when none is free.
     application = machine.people.login(alice, get_only=True)
     pid = machine.daemon.pid()
     before_all = descriptor_limit(pid)
-    # A few more than are open now: so there soon is none.
+    # A few more than are open now, so that the connections below exhaust them.
     room = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 8
     limit_descriptors(pid, room)
     waiting = []
@@ -38,38 +38,38 @@ def no_descriptors(machine):
         before, began = processor_time(pid), application.seen["hits"]
         wait_until("open connections are served", lambda: application.seen["hits"] >= began + 300)
         spent = processor_time(pid) - before
-        application.check_well(closed=0)
-        machine.note(f"{spent:.2f} s of processor time for 300 hits without descriptors")
+        application.check_no_failures(closed=0)
+        machine.note(f"{spent:.2f} s of CPU time for 300 hits without free descriptors")
         idle_share(machine, pid, application)
     finally:
         limit_descriptors(pid, before_all)
     for client in waiting:
-        check(client.receive() == "PONG", "a call that waited for a descriptor is not answered")
+        check(client.receive() == "PONG", "a request that waited for a descriptor was not answered")
         client.close()
-    check(machine.daemon.pid() == pid, "the daemon was started again")
-    check(ask("PING") == "PONG", "a new call is not answered")
+    check(machine.daemon.pid() == pid, "the daemon was restarted")
+    check(request("PING") == "PONG", "a new request was not answered")
 
 
 def descriptor_limit(pid):
-    """The soft limit, which the daemon has set itself."""
+    """Returns the soft limit, which the daemon has set itself."""
     limits = pathlib.Path(f"/proc/{pid}/limits").read_text().splitlines()
     return int(next(line for line in limits if line.startswith("Max open files")).split()[3])
 
 
 def limit_descriptors(pid, count):
-    # As the daemon's own user, who may: not every machine lends root the right to set others' limits.
+    # As the daemon's user, because in some containers root may not set limits of other users' processes.
     own = ["setpriv", "--reuid=thumbcached", "--regid=thumbcached", "--clear-groups"]
     run(*own, "prlimit", "--pid", str(pid), f"--nofile={count}:")
 
 
 def idle_share(machine, pid, application):
-    """With nobody asking anything, how busy the daemon is while calls wait for descriptors."""
+    """Checks the CPU usage of the idle daemon while connections wait for descriptors."""
     application.stop()
     began = os.times().elapsed
     before = processor_time(pid)
     wait_until("two seconds have passed", lambda: os.times().elapsed - began > 2, limit=60)
     share = (processor_time(pid) - before) / (os.times().elapsed - began)
-    machine.note(f"{share:.0%} of a processor while calls wait for descriptors")
+    machine.note(f"{share:.0%} of a processor while connections wait for descriptors")
     check(share < BUSY, f"the daemon spins: {share:.0%} of a processor")
 
 
@@ -79,14 +79,14 @@ def processor_time(pid):
 
 
 def little_memory(machine):
-    """F16: with little memory the daemon stays within it, or is ended and started again; log-ins and images outlive
-    that"""
+    """F16: with little memory the daemon stays within its limit, or is killed and restarted; logins and images are
+    kept"""
     alice = machine.people.alice
     application = machine.people.login(alice)
     pid = machine.daemon.pid()
     limit_memory(machine, pid)
     pid = machine.daemon.pid()
-    # More in frames that never end than there is memory, from connections that each stay within their limits.
+    # Incomplete requests that together exceed the memory, on connections that are each within their limits.
     frame = b"*4\r\n$3\r\nPUT\r\n$3\r\nbig\r\n$9\r\ncontact-0\r\n$%d\r\n" % UPLOAD + bytes(UPLOAD - 1)
     greedy = []
     try:
@@ -95,21 +95,21 @@ def little_memory(machine):
             greedy.append(client)
             client.socket.sendall(frame)
     except (Closed, OSError) as error:
-        machine.note(f"while memory ran out, a call ended so: {error}")
+        machine.note(f"a connection failed when memory was exhausted: {error}")
     for client in greedy:
         client.close()
-    wait_until("somebody serves", lambda: serves(machine))
+    wait_until("the daemon serves", lambda: serves(machine))
     survived = machine.daemon.pid() == pid
     machine.note(
-        "it stayed within its memory" if survived else "it was ended by the kernel, and started again by systemd"
+        "the daemon stayed within its limit" if survived else "the kernel killed the daemon, and systemd restarted it"
     )
     application.wait_for_hits()
-    application.check_well(closed=None)
-    check(machine.daemon.held(alice) == 8, "alice is not logged in any more, or images are missing")
+    application.check_no_failures(closed=None)
+    check(machine.daemon.image_count(alice) == 8, "alice is logged out, or images are missing")
 
 
 def limit_memory(machine, pid):
-    """By the control group: of version 1 where the outside made one, else by the unit's own MemoryMax=."""
+    """Limits memory by the cgroup version 1 group that boots.py made, or else by MemoryMax= of the unit."""
     if (MEMORY_CGROUP / "memory.limit_in_bytes").exists():
         (MEMORY_CGROUP / "memory.limit_in_bytes").write_text(str(MEMORY))
         (MEMORY_CGROUP / "cgroup.procs").write_text(str(pid))
@@ -118,13 +118,13 @@ def limit_memory(machine, pid):
     machine.daemon.restart()
     applied = property_of(UNIT, "MemoryMax")
     if applied != str(MEMORY):
-        raise Failed(f"MemoryMax= is not applied here: it is {applied}")
+        raise Failed(f"MemoryMax= has no effect here: it is {applied}")
 
 
 def serves(machine):
     try:
-        return ask("PING") == "PONG" and machine.daemon.is_active()
-    except (Closed, Refused):
+        return request("PING") == "PONG" and machine.daemon.is_active()
+    except (Closed, ErrorReply):
         return False
 
 

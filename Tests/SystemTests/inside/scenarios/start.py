@@ -1,13 +1,12 @@
-"""Starts that cannot be: what is in the way is named, nothing is served that must not be, and the next good start mends
-it."""
+"""Failing starts: the error names the cause, nothing is served, and the next start with the cause removed succeeds."""
 
 import pathlib
 import shutil
 
 from commands import attempt, property_of, run, systemctl
 from daemon import CONFIGURATION, PENDING, RUNTIME, SOCKET, STATE, UNIT
-from pictures import picture
-from resp import PATH, ask
+from images import make_image
+from resp import PATH, request
 from waiting import check, wait_until
 
 from scenarios.logout import hook
@@ -21,16 +20,16 @@ BAD = [
 
 
 def refuse_to_start(machine, words):
-    """The service does not come up, and the journal says why, as an error."""
+    """Checks that the service does not start and that the journal has the error."""
     systemctl("stop", UNIT)
     cursor = machine.daemon.now()
     attempt("systemctl", "start", UNIT)
-    check(not machine.daemon.is_active(), f"the service started although it must say: {words}")
+    check(not machine.daemon.is_active(), f"the service started; expected the error: {words}")
     machine.daemon.wait_for_error(cursor, [words], UNIT)
 
 
 def bad_configuration(machine):
-    """F50: a bad configuration stops the start; key, line and reason are in the journal"""
+    """F50: an invalid configuration fails the start; the journal names key, line and reason"""
     for text, words in BAD:
         machine.daemon.configure(text)
         refuse_to_start(machine, words)
@@ -41,27 +40,27 @@ def bad_configuration(machine):
     finally:
         CONFIGURATION.chmod(0o644)
     machine.daemon.restart()
-    check(ask("PING") == "PONG", "with a good configuration it does not start")
+    check(request("PING") == "PONG", "the daemon does not start with a valid configuration")
 
 
 def bad_reload(machine):
-    """F50: a reload of a bad configuration fails, keeps the old one, says why, and disturbs nobody"""
+    """F50: a reload of an invalid configuration fails, logs the reason, and keeps the old one without interruption"""
     application = machine.people.login(machine.people.alice)
     before = machine.daemon.pid()
     for text, words in BAD:
         machine.daemon.configure(text)
         cursor = machine.daemon.now()
         ended = attempt("systemctl", "reload", UNIT)
-        check(ended.returncode != 0, f"systemctl reload took a configuration for good that is not: {words}")
+        check(ended.returncode != 0, f"systemctl reload accepted an invalid configuration: {words}")
         machine.daemon.wait_for_error(cursor, [words], UNIT)
         application.wait_for_hits(10)
-        application.check_well(closed=0)
-    check(machine.daemon.pid() == before, "a bad reload ended the process")
-    check(machine.daemon.is_active(), f"after a bad reload the service is {machine.daemon.state()}")
+        application.check_no_failures(closed=0)
+    check(machine.daemon.pid() == before, "a failed reload ended the process")
+    check(machine.daemon.is_active(), f"after a failed reload the service is {machine.daemon.state()}")
 
 
 def check_of_the_configuration(machine):
-    """F50: thumbcached --check-config judges as the service would read, whoever calls it from wherever, and names the
+    """F50: thumbcached --check-config has the same result as a start of the service, for any caller, and names the
     file"""
     secret = CONFIGURATION.parent / "secret"
     secret.write_text("s3cret\n", encoding="utf-8")
@@ -76,13 +75,13 @@ def check_of_the_configuration(machine):
             check((ended.returncode == 0) == is_good, where)
             check(str(CONFIGURATION if is_good else secret) in said, where)
             reloaded = attempt("systemctl", "reload-or-restart", UNIT)
-            check((reloaded.returncode == 0) == is_good, f"{where}: the service sees it otherwise")
+            check((reloaded.returncode == 0) == is_good, f"{where}: the service has another result")
     finally:
         secret.unlink()
 
 
 TOKEN_ENDPOINT = """[origins.default]
-url = "https://pictures.example.org/{profile}"
+url = "https://images.example.org/{profile}"
 
 [origins.default.token]
 endpoint = "https://login.example.org/token"
@@ -91,8 +90,8 @@ client-id = "thumbcached"
 
 
 def log_out_of_a_broken_daemon(machine):
-    """F46: where the daemon cannot start, the hook leaves a marker and fails visibly; the next good start honours it
-    first, and the failure goes"""
+    """F46: if the daemon cannot start, the hook leaves a pending-logout file and fails; the next start processes the
+    file first and clears the failure"""
     alice, bob = machine.people.alice, machine.people.bob
     session = machine.people.login(alice)
     machine.people.login(bob).wait_for_hits()
@@ -101,32 +100,32 @@ def log_out_of_a_broken_daemon(machine):
     cursor = machine.daemon.now()
     session.log_out()
     wait_until("the hook has failed", lambda: property_of(hook(alice), "Result") not in ("success", ""))
-    check(len(machine.daemon.markers(alice.uid)) == 1, f"the markers are {machine.daemon.markers()}")
-    machine.daemon.wait_for_error(cursor, ["left the marker", str(PENDING)], hook(alice))
+    check(len(machine.daemon.pending_files(alice.uid)) == 1, f"pending: {machine.daemon.pending_files()}")
+    machine.daemon.wait_for_error(cursor, [f"left {PENDING}/"], hook(alice))
     check(hook(alice) in failures(), f"systemctl --failed does not show the hook: {failures()}")
-    check(machine.daemon.keys(alice.uid), "this scenario is about images that are still there")
+    check(machine.daemon.keys(alice.uid), "this scenario requires that keys still exist")
 
     machine.daemon.use("")
-    check_ended_but_for_markers(machine, alice)
-    wait_until("the marker is removed", lambda: not machine.daemon.markers())
-    check(machine.daemon.held(bob) == 8, "the log-out of one uid touched another")
-    wait_until("the log-out does not count as failed any more", lambda: hook(alice) not in failures())
+    check_ended_except_pending(machine, alice)
+    wait_until("the pending-logout file is removed", lambda: not machine.daemon.pending_files())
+    check(machine.daemon.image_count(bob) == 8, "the logout of one uid deleted images of another")
+    wait_until("the hook is no longer marked as failed", lambda: hook(alice) not in failures())
 
 
 def failures():
-    """What `systemctl --failed` shows of ours."""
+    """Returns the failed units of thumbcached."""
     return run("systemctl", "list-units", "--failed", "--plain", "--no-legend", "thumbcached*")
 
 
-def check_ended_but_for_markers(machine, person):
-    """Right after the start: keys are gone before anybody is served; what they sealed is deleted behind."""
-    check(machine.daemon.held(person) is None, f"{person.name} is logged in after a log-out that waited")
-    check(not machine.daemon.keys(person.uid), f"there are keys: {machine.daemon.keys(person.uid)}")
+def check_ended_except_pending(machine, person):
+    """Checks that the keys are deleted before the first request is answered; image files are deleted afterwards."""
+    check(machine.daemon.image_count(person) is None, f"{person.name} is still logged in after a pending logout")
+    check(not machine.daemon.keys(person.uid), f"keys remain: {machine.daemon.keys(person.uid)}")
     wait_until("the directories are deleted", lambda: not machine.daemon.traces(person.uid))
 
 
 def hook_itself_fails(machine):
-    """F46: a log-out that cannot be done, and for which no marker can be left, fails, says so, and stays failed"""
+    """F46: a logout that fails without a pending-logout file is logged and stays failed"""
     alice = machine.people.alice
     session = machine.people.login(alice)
     systemctl("stop", UNIT, SOCKET)
@@ -137,19 +136,19 @@ def hook_itself_fails(machine):
         session.log_out()
         wait_until("the hook has failed", lambda: property_of(hook(alice), "Result") not in ("success", ""))
         machine.daemon.wait_for_error(cursor, ["thumbcachectl"], hook(alice))
-        machine.daemon.wait_for_journal(cursor, ["thumbcachectl", "marker"], hook(alice))
-        check(machine.daemon.markers() == [], "there is a marker in a directory that is read-only")
+        machine.daemon.wait_for_journal(cursor, ["thumbcachectl", "pending-logout file"], hook(alice))
+        check(machine.daemon.pending_files() == [], "a pending-logout file exists in a read-only directory")
     finally:
         run("umount", str(PENDING))
     systemctl("start", SOCKET)
     machine.daemon.start()
-    unit = f"thumbcached-honoured@{alice.uid}.service"
-    wait_until("nobody waits for a marker", lambda: property_of(unit, "ActiveState") == "inactive")
-    check(hook(alice) in failures(), "a log-out that was neither done nor left to the daemon does not count as failed")
+    unit = f"thumbcached-pending-logout@{alice.uid}.service"
+    wait_until("the pending-logout unit is inactive", lambda: property_of(unit, "ActiveState") == "inactive")
+    check(hook(alice) in failures(), "a logout that was neither completed nor recorded is not marked as failed")
 
 
 def stale_socket(machine):
-    """F49: a socket file that nobody serves is taken over by the socket unit"""
+    """F49: the socket unit replaces a stale socket file"""
     pid = machine.daemon.pid()
     run("kill", "-KILL", str(pid))
     machine.daemon.wait_for_another_than(pid)
@@ -157,25 +156,25 @@ def stale_socket(machine):
     run("python3", "-c", f"import socket; socket.socket(socket.AF_UNIX).bind({PATH!r})")
     check(pathlib.Path(PATH).is_socket(), "this scenario needs a stale socket")
     systemctl("start", SOCKET)
-    check(ask("PING") == "PONG", "the socket does not answer")
+    check(request("PING") == "PONG", "PING was not answered")
 
 
 def taken_path(machine):
-    """F49: a directory in the socket's place is left alone, and named in the journal"""
+    """F49: a directory at the socket's path is kept and named in the journal"""
     systemctl("stop", UNIT, SOCKET)
     pathlib.Path(PATH).mkdir()
     cursor = machine.daemon.now()
-    check(attempt("systemctl", "start", SOCKET).returncode != 0, "the socket unit started although its path is taken")
+    check(attempt("systemctl", "start", SOCKET).returncode != 0, "the socket unit started although its path exists")
     machine.daemon.wait_for_journal(cursor, ["listen"], SOCKET)
-    check(pathlib.Path(PATH).is_dir(), "what was in the way has been removed")
+    check(pathlib.Path(PATH).is_dir(), "the directory has been removed")
     pathlib.Path(PATH).rmdir()
     systemctl("reset-failed", SOCKET)
     systemctl("start", SOCKET)
-    check(ask("PING") == "PONG", "the socket does not answer")
+    check(request("PING") == "PONG", "PING was not answered")
 
 
 def second_daemon(machine):
-    """F44, F49: a second daemon that somebody starts by hand says what is in its way, and the service goes on"""
+    """F44, F49: a second daemon fails and names the lock in use; the service continues"""
     application = machine.people.login(machine.people.alice)
     words = ["setpriv", "--reuid=thumbcached", "--regid=thumbcached", "--clear-groups", "env"]
     words += [
@@ -184,31 +183,31 @@ def second_daemon(machine):
         f"RUNTIME_DIRECTORY={RUNTIME}",
     ]
     ended = attempt(*words, "/usr/bin/thumbcached", timeout=60)
-    check(ended.returncode == 1, f"a second daemon ends with status {ended.returncode}")
-    check("another thumbcached uses the" in ended.stderr, f"a second daemon says: {ended.stderr}")
+    check(ended.returncode == 1, f"the second daemon ended with status {ended.returncode}")
+    check("another thumbcached uses the" in ended.stderr, f"the second daemon wrote: {ended.stderr}")
     application.wait_for_hits()
-    application.check_well(closed=0)
+    application.check_no_failures(closed=0)
 
 
 def damaged_names_key(machine):
-    """F51: a names.key that is missing or wrong is a clear error or an empty store, never a mix of old and new"""
+    """F51: a missing or damaged names.key causes an error or an empty store, never a mixed one"""
     alice = machine.people.alice
     for damage in (missing, shortened, flipped):
-        # Without a session, whose end would log out, and whose applications would start the service.
-        ask("LOGIN", "mail@alice.example", uid=alice.uid)
-        ask("PUT", "mail@alice.example", "contact-0", picture("alice's"), uid=alice.uid)
+        # Without a session: its end would log out, and its application would start the service.
+        request("LOGIN", "mail@alice.example", uid=alice.uid)
+        request("PUT", "mail@alice.example", "contact-0", make_image("alice's"), uid=alice.uid)
         check(machine.daemon.keys(alice.uid), "this scenario needs keys")
         systemctl("stop", UNIT)
         damage(STATE / "names.key")
         cursor = machine.daemon.now()
         started = attempt("systemctl", "start", UNIT).returncode == 0
         machine.daemon.wait_for_journal(cursor, ["names.key"], UNIT)
-        machine.note(f"{damage.__name__}: " + ("it starts with an empty store" if started else "it does not start"))
+        machine.note(f"{damage.__name__}: " + ("starts with an empty store" if started else "does not start"))
         if not started:
             machine.daemon.forget_everything()
             machine.daemon.restart()
-        check(machine.daemon.held(alice) is None, f"names.key {damage.__name__}: the old log-in is served")
-        check(not machine.daemon.keys(alice.uid), f"names.key {damage.__name__}: old keys are left")
+        check(machine.daemon.image_count(alice) is None, f"names.key {damage.__name__}: the old login still exists")
+        check(not machine.daemon.keys(alice.uid), f"names.key {damage.__name__}: old keys remain")
 
 
 def missing(path):

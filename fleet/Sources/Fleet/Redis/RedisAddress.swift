@@ -1,6 +1,6 @@
 import LinuxSupport
 
-/// Where a server listens: a Unix socket, or a host and a port.
+/// The address of a server: a Unix socket, or a host and a port.
 package enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
     case unix(String)
     case tcp(host: String, port: Int)
@@ -24,7 +24,7 @@ package enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
             }
         } else if let colon = text.lastIndex(of: ":") {
             (host, port) = (text[..<colon], text[text.index(after: colon)...])
-            // An address of IPv6 without brackets does not tell where its port begins.
+            // In an IPv6 address without brackets the port is ambiguous.
             if host.contains(":") { return nil }
         }
         guard !host.isEmpty, let number = Int(port), 1...65_535 ~= number, "\(number)" == port else { return nil }
@@ -40,6 +40,6 @@ package enum RedisAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// By which a certificate is checked; nil for a Unix socket.
+    /// The host name or address that the certificate must match; nil for a Unix socket.
     package var host: String? { if case .tcp(let host, _) = self { host } else { nil } }
 }

@@ -3,7 +3,7 @@ import NIOCore
 @_spi(Wire) import Thumbcache
 import ThumbcacheProtocol
 
-/// Why a server did not do what it was asked.
+/// A failed Redis command or connection.
 package struct RedisError: Error, CustomStringConvertible {
     package let description: String
 
@@ -11,30 +11,30 @@ package struct RedisError: Error, CustomStringConvertible {
 
     package init(_ error: ThumbcacheError, _ address: RedisAddress) {
         switch error {
-        case .server(let code, let message): description = "\(address) says: \(oneLine("\(code) \(message)"))"
-        case .timeout: description = "\(address) did not answer in time"
+        case .server(let code, let message): description = "\(address) replied: \(oneLine("\(code) \(message)"))"
+        case .timeout: description = "\(address) timed out"
         case .protocolViolation(let reason): description = "\(address) does not speak RESP: \(reason)"
         case .cancelled: description = "cancelled"
-        default: description = "the connection to \(address) broke"
+        default: description = "the connection to \(address) was lost"
         }
     }
 }
 
-/// A connection to a Redis or Valkey server that has let us in.
+/// An authenticated connection to a Redis or Valkey server.
 package struct RedisConnection: Sendable {
     let wire: WireConnection
     package let address: RedisAddress
     let timeout: Duration
 
-    /// Of one reply: a look has a hundred entries at most, each of a thousand profiles at most.
+    /// Bytes of one reply. A snapshot has at most 100 entries of at most 1,000 profiles each.
     static let longestReply = 128 << 20
 
-    /// Sends a command and waits for its reply; an error reply is thrown.
-    /// - Parameter extra: how much longer than usual it may take, for commands that block.
+    /// Sends a command and returns its reply. Throws error replies.
+    /// - Parameter extra: added to the timeout, for commands that block.
     @discardableResult
-    package func call(_ words: [ByteBuffer], extra: Duration = .zero) async throws(RedisError) -> Value {
+    package func send(_ words: [ByteBuffer], extra: Duration = .zero) async throws(RedisError) -> Value {
         do throws(ThumbcacheError) {
-            // A connection on which a reply is late is of no use to anybody: it is closed.
+            // Closed on a timeout: a late reply would be taken for that of the next command.
             return try await within(timeout + extra) { [wire] () async throws(ThumbcacheError) in
                 try await wire.reply(to: ThumbcacheRequest(words), closing: true)
             }.orServerError()
@@ -44,14 +44,13 @@ package struct RedisConnection: Sendable {
     }
 
     @discardableResult
-    package func call(_ words: String..., extra: Duration = .zero) async throws(RedisError) -> Value {
-        try await call(words.map(ByteBuffer.init(string:)), extra: extra)
+    package func send(_ words: String..., extra: Duration = .zero) async throws(RedisError) -> Value {
+        try await send(words.map(ByteBuffer.init(string:)), extra: extra)
     }
 
-    /// Sends commands together and waits for the replies of all: one way there and back, and one turn of the server's,
-    /// whose system calls cost it more than most commands do. Of error replies the first is thrown.
+    /// Sends several commands in one write and returns all replies. Throws the first error reply.
     @discardableResult
-    package func call(together commands: [[String]]) async throws(RedisError) -> [Value] {
+    package func pipeline(_ commands: [[String]]) async throws(RedisError) -> [Value] {
         let requests = commands.map { ThumbcacheRequest($0.map(ByteBuffer.init(string:))) }
         do throws(ThumbcacheError) {
             let replies = try await within(timeout) { [wire] () async throws(ThumbcacheError) in
@@ -66,19 +65,19 @@ package struct RedisConnection: Sendable {
 
     package func close() { wire.close() }
 
-    /// Says who we are.
-    /// - Parameter name: by which CLIENT LIST shows the connection.
-    func greet(_ name: String, user: String, password: Secret?) async throws(RedisError) {
+    /// Authenticates the connection and names it.
+    /// - Parameter name: shown by CLIENT LIST.
+    func authenticate(_ name: String, user: String, password: Secret?) async throws(RedisError) {
         var words = ["HELLO", "3"].map(ByteBuffer.init(string:))
         if let password {
             words += ["AUTH", user.isEmpty ? "default" : user].map(ByteBuffer.init(string:))
             words.append(password.withBytes { ByteBuffer(bytes: $0) })
         }
-        try await call(words + ["SETNAME", name].map(ByteBuffer.init(string:)))
+        try await send(words + ["SETNAME", name].map(ByteBuffer.init(string:)))
     }
 
     func requireMaster() async throws(RedisError) {
-        let role = try await call("ROLE").elements?.first?.text ?? "unknown"
-        guard role == "master" else { throw RedisError("\(address) is no master: its role is \(oneLine(role))") }
+        let role = try await send("ROLE").elements?.first?.text ?? "unknown"
+        guard role == "master" else { throw RedisError("\(address) is not a master; its role is \(oneLine(role))") }
     }
 }

@@ -6,15 +6,15 @@ import NIOTLS
 @_spi(Wire) import Thumbcache
 import ThumbcacheProtocol
 
-/// Opens connections to the server that the settings name, or to the master that sentinels name.
+/// Connects to the configured server, or to the master that Sentinel reports.
 package struct RedisConnector: Sendable {
     package let settings: RedisSettings
-    /// Of the program, as the server shows it.
+    /// The client name that the server shows.
     private let name: String
     private let loop: any EventLoop
     private let context: NIOSSLContext?
 
-    /// Reads the certificates.
+    /// Reads the certificate files.
     package init(_ settings: RedisSettings, name: String, loop: any EventLoop) throws {
         (self.settings, self.name, self.loop) = (settings, name, loop)
         context = settings.tls.isOn ? try NIOSSLContext(configuration: Self.configuration(settings.tls)) : nil
@@ -31,7 +31,7 @@ package struct RedisConnector: Sendable {
         return configuration
     }
 
-    /// A connection to a master.
+    /// Connects to the master. Tries each sentinel in turn.
     package func connect() async throws(RedisError) -> RedisConnection {
         guard !settings.sentinels.isEmpty else {
             return try await connect(to: settings.address, settings.user, settings.password, asMaster: true)
@@ -52,10 +52,10 @@ package struct RedisConnector: Sendable {
         let connection = try await connect(
             to: sentinel, settings.sentinelUser, settings.sentinelPassword, asMaster: false)
         defer { connection.close() }
-        let answer = try await connection.call("SENTINEL", "get-master-addr-by-name", settings.master).elements
+        let answer = try await connection.send("SENTINEL", "get-master-addr-by-name", settings.master).elements
         guard let answer, answer.count == 2, let host = answer[0].text, let port = answer[1].text.flatMap({ Int($0) }),
             1...65_535 ~= port
-        else { throw RedisError("the sentinel at \(sentinel) knows no master \(settings.master)") }
+        else { throw RedisError("the sentinel at \(sentinel) does not know the master \(settings.master)") }
         return .tcp(host: host, port: port)
     }
 
@@ -65,7 +65,7 @@ package struct RedisConnector: Sendable {
         let connection = RedisConnection(
             wire: try await wire(to: address), address: address, timeout: .milliseconds(settings.timeout))
         do throws(RedisError) {
-            try await connection.greet(name, user: user, password: password)
+            try await connection.authenticate(name, user: user, password: password)
             if asMaster { try await connection.requireMaster() }
             return connection
         } catch {
@@ -80,7 +80,7 @@ package struct RedisConnector: Sendable {
             .channelInitializer { [context] channel in
                 channel.eventLoop.makeCompletedFuture {
                     guard let context else { return }
-                    // A name is checked against the certificate; an address is, too, but is never sent as a name.
+                    // Names and addresses are both checked against the certificate, but SNI allows only names.
                     let name = address.host.flatMap { Self.isNumeric($0) ? nil : $0 }
                     try channel.pipeline.syncOperations.addHandlers(
                         NIOSSLClientHandler(context: context, serverHostname: name),
@@ -99,20 +99,20 @@ package struct RedisConnector: Sendable {
                         do {
                             return try channel.pipeline.syncOperations.handler(type: HandshakeWatch.self).isReady
                         } catch {
-                            // It has come to its end before anybody could look.
+                            // The channel was closed, which removed its handlers.
                             return channel.eventLoop.makeFailedFuture(HandshakeWatch.Closed())
                         }
                     }.get()
                 }
                 return try await channel.eventLoop.submit {
-                    try WireConnection.take(channel, longestReply: RedisConnection.longestReply)
+                    try WireConnection.adopt(channel, longestReply: RedisConnection.longestReply)
                 }.get()
             } catch {
                 channel.close(promise: nil)
                 throw error
             }
         } catch {
-            throw RedisError("no connection to \(address): \(oneLine("\(error)"))")
+            throw RedisError("cannot connect to \(address): \(oneLine("\(error)"))")
         }
     }
 
@@ -122,17 +122,16 @@ package struct RedisConnector: Sendable {
     }
 }
 
-/// Says when a TLS handshake is over, or why there is none: otherwise a certificate that is refused would look like a
-/// connection that broke.
+/// Reports the result of the TLS handshake. Without it, a rejected certificate would appear as a lost connection.
 private final class HandshakeWatch: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
     struct Closed: Error, CustomStringConvertible {
-        var description: String { "it was closed before TLS was agreed on" }
+        var description: String { "closed during the TLS handshake" }
     }
 
     struct TooSlow: Error, CustomStringConvertible {
-        var description: String { "TLS was not agreed on in time" }
+        var description: String { "TLS handshake timed out" }
     }
 
     private let promise: EventLoopPromise<Void>
@@ -159,7 +158,7 @@ private final class HandshakeWatch: ChannelInboundHandler {
         context.fireErrorCaught(error)
     }
 
-    /// With the channel, whatever became of it.
+    /// Called when the channel closes.
     func handlerRemoved(context: ChannelHandlerContext) {
         timer.cancel()
         promise.fail(Closed())

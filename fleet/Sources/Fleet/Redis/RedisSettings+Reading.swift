@@ -1,11 +1,11 @@
 import ProgramSupport
 
-/// A configuration with a server of a stream.
+/// A configuration with a `[redis]` table.
 package protocol RedisConfigured {
     var redis: RedisSettings { get set }
 }
 
-/// The keys of a server, `redis.address` and its neighbours, which all programs have that speak to one.
+/// The keys of the `[redis]` table.
 extension RedisSettings {
     package static func settings<Root: RedisConfigured>() -> [Setting<Root>] {
         [
@@ -30,36 +30,37 @@ extension RedisSettings {
         SettingParser<String>.text.map { text throws(SettingError) in
             guard let address = RedisAddress(text, defaultPort: defaultPort) else {
                 let examples = "\"redis.example.org:\(defaultPort)\" or \"/run/redis/redis.sock\""
-                throw SettingError("\(quoted(text)) is no address: write \(examples)")
+                throw SettingError("\(quoted(text)) is not an address: write \(examples)")
             }
             return address
         }
     }
 
-    /// Names what contradicts itself.
-    package func complain<Root>(_ reader: inout SettingReader<Root>) {
+    /// Reports settings that contradict each other.
+    package func checkConsistency<Root>(_ reader: inout SettingReader<Root>) {
         if tls.certificate.isEmpty != tls.key.isEmpty {
-            reader.complain("redis.certificate", "a certificate and its key belong together: set both or neither")
+            reader.addProblem("redis.certificate", "a certificate and its key belong together: set both or neither")
         }
         if !tls.isOn, !tls.authorities.isEmpty || !tls.certificate.isEmpty {
-            reader.complain("redis.tls", "is off, and certificates are set: write redis.tls = true")
+            reader.addProblem("redis.tls", "is off, and certificates are set: write redis.tls = true")
         }
         if password == nil, !user.isEmpty {
-            reader.complain("redis.user", "has no password: set redis.password-file")
+            reader.addProblem("redis.user", "has no password: set redis.password-file")
         }
         if sentinelPassword == nil, !sentinelUser.isEmpty {
-            reader.complain("redis.sentinel-user", "has no password: set redis.sentinel-password-file")
+            reader.addProblem("redis.sentinel-user", "has no password: set redis.sentinel-password-file")
         }
     }
 }
 
 extension SettingParser<String> {
-    /// Of visible ASCII, which shows in tables and in keys as it is.
+    /// 1 to 255 visible ASCII characters, safe in tables and keys.
     package static func visibleName(of what: String) -> SettingParser<String> {
         text.checked { name in
             let isRight = 1...255 ~= name.utf8.count && name.utf8.allSatisfy { 0x21...0x7E ~= $0 }
             return isRight
-                ? nil : "\(quoted(name)) is no name of \(what): 1 to 255 visible ASCII characters without spaces"
+                ? nil
+                : "\(quoted(name)) is not a valid name of \(what): 1 to 255 visible ASCII characters without spaces"
         }
     }
 }

@@ -1,28 +1,28 @@
 import LinuxSupport
 
-/// How the server with the stream is reached.
+/// Address and credentials of the Redis server.
 package struct RedisSettings: Equatable, Sendable {
-    /// Not used where there are ``sentinels``.
+    /// Ignored if ``sentinels`` is not empty.
     package var address = RedisAddress.tcp(host: "127.0.0.1", port: 6_379)
-    /// Those who know where the master is; each is asked until one says.
+    /// Sentinels, queried in order until one names a reachable master.
     package var sentinels: [RedisAddress] = []
-    /// The name by which the sentinels know it.
+    /// The master's name in Sentinel.
     package var master = "mymaster"
-    /// Of the ACL; empty for the default one.
+    /// The ACL user; empty for `default`.
     package var user = ""
     package var password: Secret?
-    /// The same for sentinels, which have users of their own.
+    /// The ACL user of the sentinels.
     package var sentinelUser = ""
     package var sentinelPassword: Secret?
     package var tls = TLS()
-    /// Milliseconds that a server may take to take a connection, and to answer.
+    /// Milliseconds to connect, and for each reply.
     package var timeout: Int64 = 5_000
 
     package init() {}
 
     package struct TLS: Equatable, Sendable {
         package var isOn: Bool
-        /// Files in PEM; empty for the system's authorities, and for no certificate of one's own.
+        /// PEM files. Empty: the system's authorities, and no client certificate.
         package var authorities: String
         package var certificate: String
         package var key: String

@@ -1,4 +1,4 @@
-/// The id of an entry in a stream: milliseconds and a number, both of which only grow.
+/// The id of a stream entry: milliseconds and a sequence number.
 /// https://redis.io/docs/latest/develop/data-types/streams/#entry-ids
 package struct StreamID: Comparable, Sendable, CustomStringConvertible {
     package let milliseconds: UInt64
@@ -7,14 +7,14 @@ package struct StreamID: Comparable, Sendable, CustomStringConvertible {
     /// Before every entry.
     package static let zero = StreamID(milliseconds: 0, sequence: 0)
 
-    /// No entry can follow it.
+    /// The greatest possible id; no entry can follow it.
     package static let last = StreamID(milliseconds: .max, sequence: .max)
 
     package init(milliseconds: UInt64, sequence: UInt64) {
         (self.milliseconds, self.sequence) = (milliseconds, sequence)
     }
 
-    /// Nil for what is no id as Redis writes it.
+    /// Nil if the text is not an id in Redis's canonical form.
     package init?(_ text: some StringProtocol) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count == 2, let milliseconds = UInt64(parts[0]), let sequence = UInt64(parts[1]) else { return nil }
@@ -24,7 +24,7 @@ package struct StreamID: Comparable, Sendable, CustomStringConvertible {
 
     package var description: String { "\(milliseconds)-\(sequence)" }
 
-    /// The greatest id that is less; of ``zero`` itself.
+    /// The greatest smaller id; ``zero`` for ``zero``.
     package var predecessor: StreamID {
         if sequence > 0 { return StreamID(milliseconds: milliseconds, sequence: sequence - 1) }
         return milliseconds > 0 ? StreamID(milliseconds: milliseconds - 1, sequence: .max) : self

@@ -2,12 +2,11 @@ import LinuxSupport
 import NIOCore
 import ThumbcacheProtocol
 
-/// What the stream and what belongs to it were at one moment: all of it is read in one transaction, so that nothing of
-/// it is from before a FLUSHALL and something else from behind.
+/// The state of the stream at one moment, read in one transaction so that no FLUSHALL falls between its parts.
 package struct StreamSnapshot: Sendable {
-    /// The name that the first relay gave this stream; another one, or none, is another stream.
+    /// The stream's identity. A different or missing one means a different stream.
     package var streamIdentity: String?
-    /// Nil where there is none.
+    /// Nil if the key does not exist.
     package var stream: Stream?
     /// Milliseconds since 1970, by the server's clock.
     package var time: Int64
@@ -17,21 +16,21 @@ package struct StreamSnapshot: Sendable {
     }
 
     package struct Stream: Sendable {
-        /// The last id that the stream has given, also where that entry is gone.
+        /// The last assigned id; its entry may have been removed.
         package var lastID: StreamID
-        /// Of the entries that are there; nil for none.
+        /// Of the oldest entry, if any.
         package var firstID: StreamID?
-        /// Of the entries that are there; nil for none. Less than ``lastID`` where the last entry was removed.
+        /// Of the newest entry, if any. Less than ``lastID`` if the last entry was removed.
         package var lastEntryID: StreamID?
-        /// The greatest id that was ever deleted with XDEL. Trimming does not change it.
+        /// The greatest id deleted with XDEL. Trimming does not change it.
         package var lastDeletedID: StreamID
-        /// Entries that it ever got.
+        /// Number of entries ever added.
         package var added: Int
-        /// Entries that are there.
+        /// Number of entries present.
         package var count: Int
-        /// Whether the entry at the position that was asked for is there.
+        /// Whether the entry at the requested position exists.
         package var hasPosition: Bool
-        /// The next entries behind that position; not all where there are many.
+        /// The next entries after that position, at most ``FleetStream/mostEntries``.
         package var entries: [StreamEntry]
 
         package init(
@@ -44,21 +43,21 @@ package struct StreamSnapshot: Sendable {
             self.entries = entries
         }
 
-        /// Entries that are gone: the oldest, which were trimmed, and those that were deleted with XDEL.
+        /// Number of entries trimmed or deleted with XDEL.
         package var removed: Int { max(0, added.saturatingSubtract(count)) }
 
-        /// Whether the entry of ``lastID`` is there.
+        /// Whether the entry with ``lastID`` exists.
         package var hasLast: Bool { lastEntryID == lastID }
     }
 }
 
 package struct StreamEntry: Sendable {
     package let id: StreamID
-    package let order: Result<FleetCommand, EntryError>
+    package let command: Result<FleetCommand, EntryError>
 
-    package init(id: StreamID, order: Result<FleetCommand, EntryError>) { (self.id, self.order) = (id, order) }
+    package init(id: StreamID, command: Result<FleetCommand, EntryError>) { (self.id, self.command) = (id, command) }
 
-    /// As XRANGE gives it: an id, and fields and values in turns.
+    /// Parses an entry of an XRANGE reply. Nil if it is malformed.
     package init?(_ value: Value) {
         guard let parts = value.elements, parts.count == 2, let id = parts[0].text.flatMap({ StreamID($0) }) else {
             return nil
@@ -67,6 +66,6 @@ package struct StreamEntry: Sendable {
         let words = (parts[1].elements ?? []).compactMap(\.bytes)
         guard words.count.isMultiple(of: 2), words.count == parts[1].elements?.count else { return nil }
         let fields = stride(from: 0, to: words.count, by: 2).map { (name: words[$0], value: words[$0 + 1]) }
-        order = Result { () throws(EntryError) in try FleetEntry.order(fields) }
+        command = Result { () throws(EntryError) in try FleetEntry.command(fields) }
     }
 }

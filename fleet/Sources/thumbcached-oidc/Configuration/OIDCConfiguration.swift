@@ -3,24 +3,24 @@ import LinuxSupport
 import Logging
 import ProgramSupport
 
-/// What the program goes by. fleet/docs/fleet.md has every key.
+/// The configuration; fleet/docs/oidc.md documents every key.
 struct OIDCConfiguration: RedisConfigured, Equatable, Sendable {
     var listen = ListenAddress.tcp(host: "127.0.0.1", port: 9_421)
-    /// Files in PEM; empty for plain HTTP.
+    /// PEM files; empty for plain HTTP.
     var certificate = ""
     var key = ""
     var limits = HTTPLimits()
     var rules = TokenRules()
-    /// Where the provider's keys are; empty where no provider is configured.
+    /// URL of the provider's keys; empty without a provider.
     var jwks = ""
-    /// A file in PEM of authorities that are trusted there, instead of the system's.
+    /// PEM file of authorities for `jwks`; empty for the system's.
     var authorities = ""
     var keyTimes = KeyTimes()
-    /// Milliseconds that the JWKS endpoint may take.
+    /// Timeout of a key download in milliseconds.
     var keyTimeout: Int64 = 5_000
     var user: IDTemplate?
     var session: IDTemplate?
-    /// Ids of tokens that are kept at once.
+    /// Maximum number of token ids kept against replay.
     var remembered = 65_536
     var stream = StreamSettings()
     var redis = RedisSettings()
@@ -29,7 +29,6 @@ struct OIDCConfiguration: RedisConfigured, Equatable, Sendable {
 
 extension OIDCConfiguration {
     static let defaultFile = "/etc/thumbcached/oidc.toml"
-    private static let maximumFileSize = 1 << 20
 
     static let settings: [Setting<OIDCConfiguration>] =
         [
@@ -47,7 +46,7 @@ extension OIDCConfiguration {
             Setting(
                 "oidc.algorithms", \.rules.algorithms,
                 .list(of: .algorithm, such: "[\"RS256\"]").checked {
-                    $0.isEmpty ? "is empty: no token could be taken" : nil
+                    $0.isEmpty ? "is empty; every token would be rejected" : nil
                 }),
             Setting("oidc.types", \.rules.types, .list(of: .text, such: "[\"logout+jwt\"]")),
             Setting("oidc.max-age", \.rules.longestAge, .time(1_000...86_400_000).seconds),
@@ -68,43 +67,35 @@ extension OIDCConfiguration {
             Setting("log.level", \.logLevel, .word),
         ] + RedisSettings.settings()
 
-    /// - Parameter file: nil for the default one, which need not exist.
+    /// - Parameter file: nil for the default file, which may be absent.
     static func load(file: String?) throws(ConfigurationError) -> OIDCConfiguration {
         let path = file ?? defaultFile
-        let text: String
-        do throws(PlainFileError) {
-            text = try readTextFile(path, limit: maximumFileSize)
-        } catch {
-            guard error.isMissing, file == nil else {
-                throw ConfigurationError(file: path, problems: [.init(key: nil, sentence: "\(error)")])
-            }
-            return OIDCConfiguration()
-        }
+        guard let text = try readConfiguration(path, mayBeMissing: file == nil) else { return OIDCConfiguration() }
         return try decode(text, file: path)
     }
 
     static func decode(_ text: String, file: String) throws(ConfigurationError) -> OIDCConfiguration {
         var configuration = OIDCConfiguration()
-        var reader = SettingReader(settings: settings, manual: "fleet/docs/fleet.md")
+        var reader = SettingReader(settings: settings, manual: "fleet/docs/oidc.md")
         reader.read(text: text, into: &configuration)
-        if reader.problems.isEmpty { configuration.complain(&reader) }
+        if reader.problems.isEmpty { configuration.checkConsistency(&reader) }
         guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }
         return configuration
     }
 
-    private func complain(_ reader: inout SettingReader<OIDCConfiguration>) {
-        redis.complain(&reader)
+    private func checkConsistency(_ reader: inout SettingReader<OIDCConfiguration>) {
+        redis.checkConsistency(&reader)
         if certificate.isEmpty != key.isEmpty {
-            reader.complain("http.certificate", "a certificate and its key belong together: set both or neither")
+            reader.addProblem("http.certificate", "a certificate and its key belong together: set both or neither")
         }
         let needed = ["oidc.issuer", "oidc.client-id", "oidc.jwks", "oidc.user"]
-        // Without any of them it is not configured yet, and says so to whoever asks.
+        // Without any oidc key there is no provider, and requests get 501.
         guard reader.found.contains(where: { $0.hasPrefix("oidc.") }) else { return }
         for name in needed where !reader.found.contains(name) {
-            reader.complain(name, "is missing: a provider is \(needed.joined(separator: ", "))")
+            reader.addProblem(name, "is missing: a provider is \(needed.joined(separator: ", "))")
         }
     }
 
-    /// Whether there is a provider to listen to.
+    /// Whether a provider is configured.
     var hasProvider: Bool { !jwks.isEmpty }
 }

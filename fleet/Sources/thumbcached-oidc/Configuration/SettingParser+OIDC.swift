@@ -7,7 +7,7 @@ extension SettingParser<IDTemplate?> {
         SettingParser<String>.text.map { text throws(SettingError) in
             guard let template = IDTemplate(text) else {
                 throw SettingError(
-                    "\(quoted(text)) is no template: it has to have {sub} or {sid}, as in \"{sub}@example.org\", and "
+                    "\(quoted(text)) is not a template: it must contain {sub} or {sid}, as in \"{sub}@example.org\", and "
                         + "no other braces")
             }
             return template
@@ -20,7 +20,7 @@ extension SettingParser<SignatureAlgorithm> {
         SettingParser<String>.text.map { text throws(SettingError) in
             guard let algorithm = SignatureAlgorithm(rawValue: text) else {
                 let names = SignatureAlgorithm.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
-                throw SettingError("\(quoted(text)) is not among those that public keys can check: \(names)")
+                throw SettingError("\(quoted(text)) is not a supported algorithm: write one of \(names)")
             }
             return algorithm
         }
@@ -28,7 +28,7 @@ extension SettingParser<SignatureAlgorithm> {
 }
 
 extension SettingParser<String> {
-    /// Keys that came by plain HTTP would be whose the network is. From this machine there is no network.
+    /// Requires https, except for this machine: over plain HTTP an attacker on the network could replace the keys.
     static var keyURL: Self {
         webURL.checked { url in
             let plain = "http://"
@@ -37,13 +37,13 @@ extension SettingParser<String> {
             let host = authority.prefix { $0 != ":" }
             let isHere = host == "localhost" || host.hasPrefix("127.") && ClientAddress.normal(String(host)) != nil
             return isHere && !authority.contains("@")
-                ? nil : "begins with http://: keys are taken by https:// from other machines than this"
+                ? nil : "begins with http://; use https:// except for an address of this machine"
         }
     }
 }
 
 extension SettingParser<Int64> {
-    /// Tokens count in seconds: milliseconds as whole ones.
+    /// Converts milliseconds to whole seconds, the unit of token times.
     var seconds: Self {
         map { value throws(SettingError) in
             guard value % 1_000 == 0 else {

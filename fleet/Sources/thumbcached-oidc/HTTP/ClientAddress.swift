@@ -1,7 +1,7 @@
 import Glibc
 import NIOCore
 
-/// Whose connections and requests are counted together, and what the log calls them.
+/// Derives the address that limits and log messages use for a client.
 enum ClientAddress {
     /// The peer's network, or a common name for all peers on a Unix socket.
     static func network(of peer: SocketAddress?) -> String {
@@ -13,7 +13,7 @@ enum ClientAddress {
     /// Only a peer on the Unix socket is a trusted proxy, since the mode of the socket's file decides who may connect:
     /// any account can connect from a loopback address. Nothing is limited by this address.
     ///
-    /// - Parameter forwarded: the values of X-Forwarded-For in their order. Only the last address counts, which the proxy
+    /// - Parameter forwarded: the values of X-Forwarded-For in order. Only the last address counts, which the proxy
     ///   itself has added; the client may have written those before it.
     static func client(of peer: SocketAddress?, forwarded: [String]) -> String {
         guard isProxy(peer), let last = forwarded.last?.split(separator: ",").last,
@@ -24,8 +24,8 @@ enum ClientAddress {
 
     private static func isProxy(_ peer: SocketAddress?) -> Bool { peer?.protocol == .unix }
 
-    /// An address in its canonical spelling, and the network that one client can use: 64 bits of an IPv6 address, and all of
-    /// 127.0.0.0/8, from each of whose addresses any account of this machine can connect.
+    /// An address in its canonical spelling, and the network that one client can use: 64 bits of an IPv6 address, and
+    /// all of 127.0.0.0/8, from each of whose addresses any account of this machine can connect.
     /// - Returns: nil for invalid addresses.
     static func normal(_ text: String) -> (text: String, network: String)? {
         var four = in_addr()

@@ -3,9 +3,9 @@ import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
 
-/// One request on a connection, each of whose waits has an end.
+/// Limits a connection to one request, with a timeout for each phase.
 ///
-/// It stands between the decoder and whoever answers. What comes behind the request is dropped.
+/// Placed between the HTTP decoder and the responder. Discards input after the request.
 final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
@@ -16,7 +16,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let times: Times
     private let table: ConnectionTable
-    /// In the table, while the connection is open.
+    /// The connection's id in the table while it is open.
     private var id: UInt64?
     private var phase = Phase.request
     private var timer: Scheduled<Void>?
@@ -47,7 +47,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         context.fireChannelInactive()
     }
 
-    /// The address of the peer is known from here on.
+    /// Registers the connection; its peer address is known only once it is active.
     private func open(_ context: ChannelHandlerContext) {
         guard id == nil else { return }
         let channel = context.channel
@@ -65,12 +65,12 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         guard phase == .request else { return }
         switch unwrapInboundIn(data) {
         case .head(let head) where head.headerFields[.expect]?.lowercased() == "100-continue":
-            // RFC 9110, section 10.1.1: otherwise the body would come after a second or so.
+            // RFC 9110, section 10.1.1: without it the client may delay the body.
             context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
         case .head, .body: break
         case .end:
-            // Closed to make room: the request is not passed on.
-            guard let id, table.beginAnswer(id) else { return }
+            // The connection was closed for another one: the request is not passed on.
+            guard let id, table.beginResponse(id) else { return }
             enter(.answer, times.answer, context)
         }
         context.fireChannelRead(data)
@@ -88,12 +88,12 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard let error = error as? HTTPParserError else { return context.fireErrorCaught(error) }
-        // Behind the request anything may come.
+        // Input after the request is ignored.
         guard phase == .request else { return }
         let reply =
             if case .headerOverflow = error {
-                Reply.refused(.requestHeaderFieldsTooLarge, "a head has at most \(HTTPLimits.head) bytes")
-            } else { Reply.refused(.badRequest, "this is no request of HTTP/1.1") }
+                Reply.refused(.requestHeaderFieldsTooLarge, "the header exceeds \(HTTPLimits.head) bytes")
+            } else { Reply.refused(.badRequest, "invalid HTTP/1.1 request") }
         context.write(wrapOutboundOut(.head(reply.head)), promise: nil)
         context.write(wrapOutboundOut(.body(reply.body)), promise: nil)
         context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
@@ -108,9 +108,10 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
-    /// The peer is to close: if we did, what it has yet to read could be lost with what it has yet to send.
+    /// Closes only the output and waits for the peer to close: closing with unread input would reset the connection and
+    /// could discard the response.
     private func finish(_ context: ChannelHandlerContext) {
-        if let id { table.endAnswer(id) }
+        if let id { table.endResponse(id) }
         enter(.close, times.close, context)
         context.close(mode: isInputClosed ? .all : .output, promise: nil)
     }

@@ -1,17 +1,17 @@
-/// What a peer may have of us.
+/// Limits of the HTTP server.
 struct HTTPLimits: Equatable, Sendable {
-    /// Open at once, silent or not: see ``ConnectionTable``.
+    /// Open connections: see ``ConnectionTable``.
     var connections = 128
-    /// Bytes.
+    /// In bytes.
     var body = 64 << 10
-    /// Milliseconds from when a connection is made, or TLS begins, until its request is there as a whole.
+    /// Milliseconds from accepting a connection, including TLS, to its complete request.
     var requestTime: Int64 = 10_000
-    /// Milliseconds that a peer may take to close, once it has its answer.
+    /// Milliseconds for the peer to close after the response.
     var closeTime: Int64 = 2_000
-    /// Rejected requests of one peer in a minute that are explained and logged; 0 for any number.
+    /// Rejected requests of one peer in a minute that are explained and logged; 0 for no limit.
     var refusals = 60
 
-    /// Bytes of all fields, and how many.
+    /// Bytes of all header fields, and their number.
     static let head = 16 << 10
     static let fields = 100
 }

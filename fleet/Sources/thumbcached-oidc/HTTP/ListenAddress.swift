@@ -1,7 +1,7 @@
 import LinuxSupport
 import ProgramSupport
 
-/// Where the program listens: a literal address and a port, or the path of a Unix socket. Names are not resolved.
+/// The listening address: a literal address and port, or the path of a Unix socket. Names are not resolved.
 enum ListenAddress: Equatable, Sendable, CustomStringConvertible {
     /// Port 0 lets the kernel choose one.
     case tcp(host: String, port: Int)
@@ -36,7 +36,7 @@ extension SettingParser<ListenAddress> {
         SettingParser<String>.text.map { text throws(SettingError) in
             guard let address = ListenAddress(text) else {
                 throw SettingError(
-                    "\(quoted(text)) is no address and port, and no path of a socket: write \"127.0.0.1:9421\", "
+                    "\(quoted(text)) is not an address with a port or a socket path: write \"127.0.0.1:9421\", "
                         + "\"[::1]:9421\" or \"/run/thumbcached-oidc/http.sock\"")
             }
             return address

@@ -5,15 +5,15 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// `POST /backchannel-logout`, from the request's head to its answer.
+/// `POST /backchannel-logout`, which accepts logout tokens.
 struct LogoutEndpoint: Sendable {
     static let path = "/backchannel-logout"
 
-    /// Nil where no provider is configured.
+    /// Nil without a provider.
     private let service: LogoutService?
     private let limits: HTTPLimits
     private let log: Logger
-    /// Milliseconds of a clock that nobody sets.
+    /// Milliseconds of a monotonic clock.
     private let now: @Sendable () -> Int64
     private let limiter: NIOLockedValueBox<RefusalLimiter>
 
@@ -22,35 +22,35 @@ struct LogoutEndpoint: Sendable {
         limiter = NIOLockedValueBox(RefusalLimiter(perMinute: limits.refusals))
     }
 
-    /// - Throws: when the body does not come to its end.
+    /// - Throws: if the body is incomplete.
     func respond(to request: Request, from peer: SocketAddress?) async throws -> Reply {
-        guard request.uri.path == Self.path else { return .refused(.notFound, "logout tokens go to \(Self.path)") }
+        guard request.uri.path == Self.path else { return .refused(.notFound, "not found; use \(Self.path)") }
         guard request.method == .post else {
-            return .refused(.methodNotAllowed, "a logout token is sent by POST", [.allow: "POST"])
+            return .refused(.methodNotAllowed, "method not allowed; use POST", [.allow: "POST"])
         }
         guard let service else { return .refused(.notImplemented, "no identity provider is configured") }
         var isSigned = false
-        let reply = try await answer(request, service, &isSigned)
+        let reply = try await reply(to: request, service, &isSigned)
         guard reply.status != .ok else { return reply }
         if let wait = limiter.withLockedValue({ $0.refuse(ClientAddress.network(of: peer), at: now()) }) {
-            // A provider is always told what became of its token, whatever else comes from its address.
+            // A correctly signed token is never limited, whatever else its address sends.
             guard !isSigned else { return reply }
             return .unavailable(
-                .tooManyRequests, "too many requests of this address were refused", [.retryAfter: "\(wait)"])
+                .tooManyRequests, "too many invalid requests from this address", [.retryAfter: "\(wait)"])
         }
         let client = ClientAddress.client(of: peer, forwarded: request.headers[values: .forwardedFor])
-        log.notice("a log-out is refused", metadata: ["client": "\(client)", "reason": "\(reply.description)"])
+        log.notice("logout rejected", metadata: ["client": "\(client)", "reason": "\(reply.description)"])
         return reply
     }
 
     /// - Parameter isSigned: set once the token's signature is verified.
-    private func answer(
-        _ request: Request, _ service: LogoutService, _ isSigned: inout Bool
+    private func reply(
+        to request: Request, _ service: LogoutService, _ isSigned: inout Bool
     ) async throws -> Reply {
         guard isForm(request.headers[.contentType]) else {
-            return .refused(.badRequest, "the body has to be application/x-www-form-urlencoded")
+            return .refused(.badRequest, "the Content-Type must be application/x-www-form-urlencoded")
         }
-        let tooLarge = Reply.refused(.contentTooLarge, "the body has more than \(limits.body) bytes")
+        let tooLarge = Reply.refused(.contentTooLarge, "the body exceeds \(limits.body) bytes")
         if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limits.body { return tooLarge }
         let body: ByteBuffer
         do {
@@ -68,7 +68,7 @@ struct LogoutEndpoint: Sendable {
         }
     }
 
-    /// With or without parameters, of which there is none that would change anything.
+    /// Ignores parameters, since the type defines none.
     private func isForm(_ type: String?) -> Bool {
         let name = (type ?? "").prefix { $0 != ";" && $0 != " " }
         return name.lowercased() == "application/x-www-form-urlencoded"

@@ -1,6 +1,6 @@
 import LinuxSupport
 
-/// The body of a request: `logout_token=…`, as OpenID Connect Back-Channel Logout 1.0, section 2.5, has it.
+/// The body of a request: `logout_token=…`, OpenID Connect Back-Channel Logout 1.0, section 2.5.
 enum LogoutForm {
     private static let name = Array("logout_token".utf8)
 
@@ -10,12 +10,11 @@ enum LogoutForm {
         for pair in Array(body).split(separator: UInt8(ascii: "&")) {
             let end = pair.firstIndex(of: UInt8(ascii: "=")) ?? pair.endIndex
             guard let name = decode(pair[..<end]), let value = decode(pair[end...].dropFirst()) else {
-                throw .invalid("the body is no form: a % is not followed by two hexadecimal digits")
+                throw .invalid("invalid form: a % is not followed by two hexadecimal digits")
             }
             if name == Self.name { tokens.append(value) }
         }
         guard let token = tokens.first, !token.isEmpty else { throw .invalid("the form has no logout_token") }
-        // Which of two was meant nobody can say.
         guard tokens.count == 1 else { throw .invalid("the form has more than one logout_token") }
         return token
     }

@@ -5,11 +5,11 @@ import Logging
 import NIOCore
 import NIOSSL
 
-/// Listens, by HTTP/1.1, with or without TLS.
+/// The HTTP/1.1 server, with or without TLS.
 struct LogoutServer: Sendable {
     let address: ListenAddress
     let limits: HTTPLimits
-    /// How long an answer may take.
+    /// Time limit of a response.
     let answerTime: TimeAmount
     let tls: TLSConfiguration?
     let endpoint: LogoutEndpoint
@@ -17,7 +17,7 @@ struct LogoutServer: Sendable {
     let log: Logger
 
     /// Returns when its task is cancelled.
-    /// - Parameter running: told where it listens.
+    /// - Parameter running: called with the listening channel.
     func run(_ running: @escaping @Sendable (any Channel) async -> Void) async throws {
         let table = ConnectionTable(limit: limits.connections)
         let times = ConnectionGuard.Times(
@@ -25,7 +25,7 @@ struct LogoutServer: Sendable {
         let channel = HTTP1Channel(
             responder: { [endpoint] request, writer, channel in
                 let reply = try await endpoint.respond(to: request, from: channel.remoteAddress)
-                // An answer to HEAD has no body.
+                // A response to HEAD has no body.
                 let body = request.method == .head ? ResponseBody() : ResponseBody(byteBuffer: reply.body)
                 try await writer.write(response: reply.head, body: body)
             },
@@ -55,7 +55,7 @@ struct LogoutServer: Sendable {
     }
 }
 
-/// Pauses accepting as the table says.
+/// Pauses accepting while the table is busy.
 private struct TableAvailability: AvailableConnectionsDelegate {
     let table: ConnectionTable
 

@@ -1,5 +1,4 @@
-/// Counts the rejected requests of each peer: beyond the limit they are neither explained nor logged, so that no peer can
-/// fill the log.
+/// Limits the rejections of each peer that are explained and logged, so that no peer can fill the log.
 ///
 /// A value without a clock; times are milliseconds.
 struct RefusalLimiter: Sendable {
@@ -9,7 +8,7 @@ struct RefusalLimiter: Sendable {
         var time: Int64
     }
 
-    /// In a minute, and at once.
+    /// Rejections per minute, and the burst size.
     private let limit: Double
     private var buckets: [String: Bucket] = [:]
     static let mostPeers = 4_096
@@ -20,7 +19,7 @@ struct RefusalLimiter: Sendable {
     var count: Int { buckets.count }
 
     /// Counts a rejected request.
-    /// - Returns: seconds until another one is within the limit; nil if this one is.
+    /// - Returns: seconds until the next rejection is within the limit; nil if this one is.
     mutating func refuse(_ peer: String, at now: Int64) -> Int? {
         guard limit > 0 else { return nil }
         let before = buckets[peer].map { left($0, at: now) } ?? limit
@@ -34,7 +33,7 @@ struct RefusalLimiter: Sendable {
         min(limit, bucket.left + Double(max(0, now - bucket.time)) * limit / 60_000)
     }
 
-    /// Forgets the peers whose allowance is whole again; if there is none, the peer that was rejected least.
+    /// Removes peers with a full allowance; without any, the peer with the largest.
     private mutating func makeRoom(at now: Int64) {
         buckets = buckets.filter { left($0.value, at: now) < limit }
         guard buckets.count >= Self.mostPeers else { return }

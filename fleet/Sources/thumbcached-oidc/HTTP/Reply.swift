@@ -1,22 +1,21 @@
 import HTTPTypes
 import NIOCore
 
-/// An answer, in the form of OpenID Connect Back-Channel Logout 1.0, section 2.8: nothing may be kept of it, and of
-/// what is wrong it says so much as RFC 6749, section 5.2, has words for.
+/// A response: OpenID Connect Back-Channel Logout 1.0, section 2.8, with errors as in RFC 6749, section 5.2.
 struct Reply: Equatable, Sendable {
     let status: HTTPResponse.Status
-    /// Nil where all is well.
+    /// Nil on success.
     private(set) var error: String?
     private(set) var description = ""
-    /// Besides those that all have.
+    /// Fields beyond the common ones.
     private(set) var fields: HTTPFields = [:]
 
     private static let invalid = "invalid_request"
 
-    /// The log-out is published.
+    /// The logout was published.
     static let done = Reply(status: .ok)
 
-    /// - Parameter sentence: ASCII without quotes and backslashes, as RFC 6749 has it.
+    /// - Parameter sentence: ASCII without quotes and backslashes (RFC 6749).
     static func refused(_ status: HTTPResponse.Status, _ sentence: String, _ fields: HTTPFields = [:]) -> Reply {
         Reply(status: status, error: invalid, description: sentence, fields: fields)
     }
@@ -25,7 +24,7 @@ struct Reply: Equatable, Sendable {
         Reply(status: status, error: "temporarily_unavailable", description: sentence, fields: fields)
     }
 
-    /// Section 2.8 has one status for a request that is wrong and for a log-out that failed.
+    /// Section 2.8 requires status 400 for invalid requests and for failed logouts.
     init(_ failure: LogoutFailure) {
         switch failure {
         case .invalid(let sentence): self = .refused(.badRequest, sentence)
@@ -39,7 +38,7 @@ struct Reply: Equatable, Sendable {
         (self.status, self.error, self.description, self.fields) = (status, error, description, fields)
     }
 
-    /// Whether the same request would be refused again, whatever becomes of us.
+    /// Whether the same request would be rejected again.
     var isForGood: Bool { error == Self.invalid }
 
     var body: ByteBuffer {
@@ -52,7 +51,7 @@ struct Reply: Equatable, Sendable {
         fields[.cacheControl] = "no-store"
         fields[.contentLength] = "\(body.readableBytes)"
         if error != nil { fields[.contentType] = "application/json" }
-        // One request is all that a connection is for.
+        // A connection serves one request.
         fields[.connection] = "close"
         return HTTPResponse(status: status, headerFields: fields)
     }

@@ -3,27 +3,27 @@ import NIOCore
 import NIOHTTP1
 @_spi(Wire) import Thumbcache
 
-/// A JWK set from the provider's JWKS endpoint.
+/// Downloads a JWK set from the provider's JWKS endpoint.
 struct HTTPSKeyDownload: KeyDownload {
     let client: HTTPClient
     let url: String
-    /// Of one answer, from the first look at its host's name to its last byte.
+    /// Time limit of a download, including the name lookup.
     let limit: Duration
 
-    /// Of one answer, in bytes: a key with its certificates has some 5,000.
-    static let longestAnswer = 256 << 10
+    /// Maximum bytes of a response; a key with its certificates has about 5,000.
+    static let longestResponse = 256 << 10
 
     func download() async throws(KeyFailure) -> [UInt8] {
-        let answer: Result<[UInt8], KeyFailure>
+        let result: Result<[UInt8], KeyFailure>
         do throws(ThumbcacheError) {
-            answer = try await within(limit) { () async throws(ThumbcacheError) in try await self.answer() }
+            result = try await within(limit) { () async throws(ThumbcacheError) in try await self.request() }
         } catch {
-            throw KeyFailure("the JWKS endpoint did not answer in time")
+            throw KeyFailure("the JWKS endpoint timed out")
         }
-        return try answer.get()
+        return try result.get()
     }
 
-    private func answer() async throws(ThumbcacheError) -> Result<[UInt8], KeyFailure> {
+    private func request() async throws(ThumbcacheError) -> Result<[UInt8], KeyFailure> {
         do {
             var request = HTTPClientRequest(url: url)
             request.headers.add(name: "Accept", value: "application/jwk-set+json, application/json")
@@ -32,14 +32,14 @@ struct HTTPSKeyDownload: KeyDownload {
             guard response.status == .ok else {
                 return .failure(KeyFailure("the JWKS endpoint answered \(response.status.code)"))
             }
-            let body = try await response.body.collect(upTo: Self.longestAnswer)
+            let body = try await response.body.collect(upTo: Self.longestResponse)
             return .success(Array(body.readableBytesView))
         } catch is NIOTooManyBytesError {
-            return .failure(KeyFailure("the JWKS endpoint's answer has more than \(Self.longestAnswer) bytes"))
+            return .failure(KeyFailure("the JWKS endpoint's response has more than \(Self.longestResponse) bytes"))
         } catch {
-            // By its limit: that is the reason, and not what was cut off by it.
+            // Cancelled by the time limit, which is the reason to report.
             if Task.isCancelled { throw .cancelled }
-            return .failure(KeyFailure("the JWKS endpoint cannot be asked: \(error)"))
+            return .failure(KeyFailure("request to the JWKS endpoint failed: \(error)"))
         }
     }
 }

@@ -1,53 +1,53 @@
 import JSONReader
 import JWTKit
 
-/// The provider's public keys, as one answer of its JWKS endpoint has them: RFC 7517.
+/// The provider's public keys: a JWK set (RFC 7517).
 struct KeySet: Sendable {
     struct Key: Sendable {
         let id: String?
-        /// What checks a signature, for each algorithm that the key is for and that is allowed.
+        /// Signature verifiers for each allowed algorithm of the key.
         let verifiers: [SignatureAlgorithm: any JWTAlgorithm]
     }
 
     let keys: [Key]
-    /// Those that are of no use here: of another kind, for encryption, too short.
+    /// Number of unusable keys: unsupported type, for encryption, too short.
     let skipped: Int
 
-    /// Of one answer. Providers have two or three.
+    /// Providers publish two or three.
     private static let mostKeys = 64
 
-    /// - Throws: where there is not one key that can be used.
+    /// - Throws: if no key is usable.
     init(_ json: [UInt8], algorithms: [SignatureAlgorithm]) async throws(KeyFailure) {
         guard let listed = JSONValue(json)?.members?["keys"]?.elements else {
-            throw KeyFailure("the answer is no JSON Web Key Set (RFC 7517)")
+            throw KeyFailure("the response is not a JSON Web Key Set (RFC 7517)")
         }
         guard listed.count <= Self.mostKeys else {
-            throw KeyFailure("the answer has \(listed.count) keys: at most \(Self.mostKeys) are taken")
+            throw KeyFailure("the response has \(listed.count) keys; at most \(Self.mostKeys) are allowed")
         }
         var keys: [Key] = []
         for key in listed {
             if let key = await JSONKey(key)?.usable(for: algorithms) { keys.append(key) }
         }
-        guard !keys.isEmpty else { throw KeyFailure("the answer has no key for any of oidc.algorithms") }
+        guard !keys.isEmpty else { throw KeyFailure("the response has no key for any of oidc.algorithms") }
         self.keys = keys
         skipped = listed.count - keys.count
     }
 
     enum Choice: Sendable {
         case key(any JWTAlgorithm)
-        /// No key has that name. A newer set may have it.
+        /// No key has this id; a newer set may.
         case unknown
-        /// Such a key is there, and is not for this algorithm; or no name was given, and several could be meant.
+        /// The key does not support the algorithm; or no id was given and several keys match.
         case unfit
     }
 
-    /// - Parameter id: a token's `kid`. Without one there has to be one key alone that could be meant: OpenID Connect
-    ///   Core 1.0, section 10.1.
+    /// - Parameter id: a token's `kid`. Without it exactly one key must match: OpenID Connect Core 1.0,
+    ///   section 10.1.
     func choose(id: String?, for algorithm: SignatureAlgorithm) -> Choice {
         if let id {
             let named = keys.filter { $0.id.map { $0.utf8.elementsEqual(id.utf8) } ?? false }
             guard !named.isEmpty else { return .unknown }
-            // RFC 7517, section 4.5: keys of different kinds may share a name.
+            // RFC 7517, section 4.5: keys of different types may share an id.
             let fit = named.compactMap { $0.verifiers[algorithm] }
             return fit.count == 1 ? .key(fit[0]) : .unfit
         }
@@ -56,18 +56,18 @@ struct KeySet: Sendable {
     }
 }
 
-/// Why there are no keys.
+/// A failed key download.
 struct KeyFailure: Error, Equatable, CustomStringConvertible {
     let description: String
 
     init(_ description: String) { self.description = description }
 }
 
-/// A public key for signatures, as a JWK describes it. Keys that are not understood are ignored: RFC 7517, section 5.
+/// A public key for signatures, as a JWK describes it. Unsupported keys are ignored: RFC 7517, section 5.
 private struct JSONKey {
     private let kind: KeyKind
     private let id: String?
-    /// The only algorithm that the key is for; nil for any of its kind.
+    /// The key's `alg`; nil for any algorithm of its type.
     private let algorithm: String?
     private let key: JWK
 
@@ -86,7 +86,7 @@ private struct JSONKey {
                 (try text("use") ?? "sig") == "sig", operations.contains("verify")
             else { return nil }
             (self.kind, id, algorithm) = (kind, try text("kid"), try text("alg"))
-            // Only public members are read. The library requires a name, which it is given one key at a time.
+            // Only public members are read. The library requires an identifier.
             let (name, x, y): (JWKIdentifier, String?, String?) = ("key", try text("x"), try text("y"))
             key =
                 switch kind {

@@ -1,24 +1,23 @@
 import JWTKit
 import Logging
 
-/// Where keys come from.
+/// A source of keys.
 protocol KeyDownload: Sendable {
-    /// The bytes of a JWK set.
+    /// Returns the bytes of a JWK set.
     func download() async throws(KeyFailure) -> [UInt8]
 }
 
-/// When keys are asked for. Times are milliseconds of a clock that nobody sets.
+/// When keys are downloaded. Times are milliseconds of a monotonic clock.
 struct KeyTimes: Equatable, Sendable {
-    /// Between two questions, whoever has asked for what: so many unknown names of keys, and no more, are looked for.
+    /// Minimum interval of downloads, which also limits lookups of unknown key ids.
     var pause: Int64 = 10_000
-    /// How old keys get before they are asked for again: so long one that was withdrawn is still taken.
+    /// Maximum age of keys; a withdrawn key is accepted for this long.
     var lifetime: Int64 = 3_600_000
 }
 
-/// The provider's keys, and when there are newer ones.
+/// Caches the provider's keys and refreshes them.
 ///
-/// One question at a time, for however many tokens, and ``KeyTimes/pause`` between two. When one has no answer, the
-/// keys that are known stay.
+/// Runs one download at a time, with ``KeyTimes/pause`` between two. A failed download keeps the previous keys.
 actor KeyStore {
     private let source: any KeyDownload
     private let algorithms: [SignatureAlgorithm]
@@ -28,8 +27,8 @@ actor KeyStore {
 
     private var keys: KeySet?
     private var lastAnswer: Int64?
-    private var lastQuestion: Int64?
-    private var question: Task<Void, Never>?
+    private var lastAttempt: Int64?
+    private var download: Task<Void, Never>?
 
     init(
         _ source: any KeyDownload, algorithms: [SignatureAlgorithm], times: KeyTimes, log: Logger,
@@ -39,44 +38,45 @@ actor KeyStore {
         (self.log, self.now) = (log, now)
     }
 
-    /// What checks a token's signature.
+    /// Returns the verifier for a token's signature.
     func verifier(id: String?, for algorithm: SignatureAlgorithm) async throws(LogoutFailure) -> any JWTAlgorithm {
         if isOld { await refresh() }
         if case .key(let key)? = keys?.choose(id: id, for: algorithm) { return key }
         await refresh()
         switch keys?.choose(id: id, for: algorithm) {
         case .key(let key)?: return key
-        case .unknown?: throw .invalid("the logout token's kid is none of the provider's keys")
+        case .unknown?: throw .invalid("the logout token's kid matches no key of the provider")
         case .unfit?:
             throw .invalid(
                 id == nil
-                    ? "the logout token has no kid, and not exactly one key could be meant"
+                    ? "the logout token has no kid, and not exactly one key matches"
                     : "the logout token's alg is not that of its key")
-        case nil: throw .unavailable("the provider's keys are not known: its JWKS endpoint has not answered")
+        case nil: throw .unavailable("the provider's keys are unavailable: no download has succeeded")
         }
     }
 
     private var isOld: Bool { lastAnswer.map { now() - $0 >= times.lifetime } ?? true }
 
-    /// Asks, unless somebody has just done so. Returns when what was asked has been answered.
+    /// Downloads the keys, unless the pause is not over. Joins a download in flight.
     func refresh() async {
-        if let question { return await question.value }
-        if let lastQuestion, now() - lastQuestion < times.pause { return }
-        lastQuestion = now()
-        let question = Task { await ask() }
-        self.question = question
-        await question.value
+        if let download { return await download.value }
+        if let lastAttempt, now() - lastAttempt < times.pause { return }
+        lastAttempt = now()
+        let download = Task { await update() }
+        self.download = download
+        await download.value
     }
 
-    private func ask() async {
-        defer { question = nil }
+    private func update() async {
+        defer { download = nil }
         do throws(KeyFailure) {
             let set = try await KeySet(try await source.download(), algorithms: algorithms)
             (keys, lastAnswer) = (set, now())
-            log.info("the provider's keys", metadata: ["keys": "\(set.keys.count)", "skipped": "\(set.skipped)"])
+            log.info("keys downloaded", metadata: ["keys": "\(set.keys.count)", "skipped": "\(set.skipped)"])
         } catch {
             log.warning(
-                keys == nil ? "the provider's keys cannot be had" : "the provider's keys stay as they were",
+                keys == nil
+                    ? "key download failed; no keys are known" : "key download failed; keeping the previous keys",
                 metadata: ["reason": "\(error)"])
         }
     }

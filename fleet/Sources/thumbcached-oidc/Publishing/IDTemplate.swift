@@ -1,6 +1,6 @@
 @_spi(Wire) import Thumbcache
 
-/// How an id of the daemon's is made of a token's claims: `{sub}@example.org`.
+/// A template that builds a cache id from a token's claims, such as `{sub}@example.org`.
 struct IDTemplate: Equatable, Sendable {
     private enum Part: Equatable, Sendable {
         case text(String)
@@ -10,7 +10,7 @@ struct IDTemplate: Equatable, Sendable {
 
     private let parts: [Part]
 
-    /// - Returns: nil for what has no claim, or another one, or a brace that stands alone.
+    /// - Returns: nil without a claim, or with an unknown claim or an unmatched brace.
     init?(_ text: String) {
         var parts: [Part] = []
         var rest = Substring(text)
@@ -46,7 +46,7 @@ struct IDTemplate: Equatable, Sendable {
     }
 
     private func claim(_ value: String?, _ name: String) throws(MissingClaim) -> String {
-        // An empty one would make everybody without it the same user.
+        // An empty claim would map different users to the same id.
         guard let value, !value.isEmpty else { throw MissingClaim(name: name) }
         return value
     }

@@ -2,27 +2,27 @@ import Fleet
 import Logging
 @_spi(Wire) import Thumbcache
 
-/// Who makes an order known to all machines.
-protocol OrderPublisher: Sendable {
-    /// Returns when it is in the stream, with its id there.
-    func publish(_ order: FleetCommand) async throws(PublishFailure) -> String
+/// Publishes commands to the fleet.
+protocol CommandPublisher: Sendable {
+    /// Returns the id of the entry once it is in the stream.
+    func publish(_ command: FleetCommand) async throws(PublishFailure) -> String
 }
 
-/// Why an order may not be in the stream.
+/// A command that may not be in the stream.
 struct PublishFailure: Error, CustomStringConvertible {
     let description: String
 }
 
-/// What becomes of a logout token: it is verified, its id is taken, its order is published, its id is kept.
+/// Processes a logout token: verifies it, reserves its id, publishes the logout, confirms the id.
 ///
-/// Where it is not published its id is given back: the provider may send it again. What was published twice does no
-/// harm; what was not, and is refused the second time, would leave somebody logged in.
+/// If publishing fails, the id is released so that the provider can retry; otherwise the user would stay logged in.
+/// Publishing twice is harmless.
 actor LogoutService {
     private let verifier: TokenVerifier
     private let user: IDTemplate
     /// Nil for every session of the user.
     private let session: IDTemplate?
-    private let publisher: any OrderPublisher
+    private let publisher: any CommandPublisher
     private let log: Logger
     /// Seconds since 1970.
     private let now: @Sendable () -> Double
@@ -30,7 +30,7 @@ actor LogoutService {
 
     init(
         _ verifier: TokenVerifier, user: IDTemplate, session: IDTemplate?, memory: ReplayMemory,
-        publisher: any OrderPublisher, log: Logger, now: @escaping @Sendable () -> Double
+        publisher: any CommandPublisher, log: Logger, now: @escaping @Sendable () -> Double
     ) {
         (self.verifier, self.user, self.session, self.memory) = (verifier, user, session, memory)
         (self.publisher, self.log, self.now) = (publisher, log, now)
@@ -45,28 +45,28 @@ actor LogoutService {
     func logOut(_ payload: SignedPayload) async throws(LogoutFailure) {
         let time = now()
         let token = try verifier.check(payload, at: time)
-        let order = try order(token)
-        switch memory.take(token.id, until: token.end, at: Int64(time)) {
-        case .taken: break
-        case .busy: throw .unavailable("a request with this logout token is under way")
-        case .seen: throw .invalid("a logout token with this jti was here before")
-        case .tooOld: throw .invalid("the logout token is from before this machine's clock was set back")
+        let command = try command(token)
+        switch memory.reserve(token.id, until: token.end, at: Int64(time)) {
+        case .reserved: break
+        case .busy: throw .unavailable("a request with this logout token is in progress")
+        case .seen: throw .invalid("a logout token with this jti was already used")
+        case .tooOld: throw .invalid("the logout token cannot be checked for replay: the clock was set back")
         case .full:
-            log.error("no more log-outs are taken: oidc.remembered is too low for so many", metadata: [:])
-            throw .unavailable("too many log-outs at once")
+            log.error("logout refused: oidc.remembered is too low", metadata: [:])
+            throw .unavailable("too many logouts")
         }
         do throws(PublishFailure) {
-            let id = try await publisher.publish(order)
-            memory.keep(token.id)
-            log.info("published", metadata: ["id": "\(id)"])
+            let id = try await publisher.publish(command)
+            memory.confirm(token.id)
+            log.info("logout published", metadata: ["id": "\(id)"])
         } catch {
-            memory.giveBack(token.id, until: token.end)
-            log.error("a log-out is not published", metadata: ["reason": "\(error)"])
-            throw .unavailable("the log-out could not be published")
+            memory.release(token.id, until: token.end)
+            log.error("logout not published", metadata: ["reason": "\(error)"])
+            throw .unavailable("the logout was not published")
         }
     }
 
-    private func order(_ token: LogoutToken) throws(LogoutFailure) -> FleetCommand {
+    private func command(_ token: LogoutToken) throws(LogoutFailure) -> FleetCommand {
         let userID: ThumbcacheID
         do throws(MissingClaim) {
             userID = try user.id(token)
@@ -77,14 +77,14 @@ actor LogoutService {
         do throws(MissingClaim) {
             sessionID = try session?.id(token)
         } catch {
-            // Section 2.4: without a sid it is every session of the user that ends.
+            // Section 2.4: without a sid, all sessions of the user end.
         }
-        let order = FleetCommand.logOut(userID, session: sessionID)
+        let command = FleetCommand.logOut(userID, session: sessionID)
         do throws(EntryError) {
-            try FleetEntry.check(order)
+            try FleetEntry.check(command)
         } catch {
-            throw .invalid("the log-out that oidc.user makes of the logout token \(error)")
+            throw .invalid("the logout that oidc.user makes of the logout token \(error)")
         }
-        return order
+        return command
     }
 }

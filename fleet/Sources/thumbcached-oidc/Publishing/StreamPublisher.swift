@@ -1,18 +1,16 @@
 import Fleet
 
-/// Publishes as `thumbcachectl fleet logout` does: to the stream, and to a replica where there is one.
-///
-/// Each on a connection of its own, of which there are no more than HTTP has.
-struct StreamPublisher: OrderPublisher {
+/// Publishes to the stream, each time on a new connection; ``HTTPLimits`` bounds their number.
+struct StreamPublisher: CommandPublisher {
     let connector: RedisConnector
     let settings: StreamSettings
 
-    func publish(_ order: FleetCommand) async throws(PublishFailure) -> String {
+    func publish(_ command: FleetCommand) async throws(PublishFailure) -> String {
         do throws(RedisError) {
             let connection = try await connector.connect()
             defer { connection.close() }
             let publication = try await FleetStream(connection: connection, name: settings.stream).publish(
-                order, keep: settings.keep, replicas: settings.replicas, within: .milliseconds(settings.wait))
+                command, keep: settings.keep, replicas: settings.replicas, within: .milliseconds(settings.wait))
             if let loss = publication.loss { throw RedisError(loss) }
             return "\(publication.id)"
         } catch {
@@ -23,10 +21,10 @@ struct StreamPublisher: OrderPublisher {
 
 struct StreamSettings: Equatable, Sendable {
     var stream = "thumbcached:fleet"
-    /// Milliseconds for which an entry stays in the stream, at least.
+    /// Minimum retention of an entry in milliseconds.
     var keep: Int64 = 7 * 86_400_000
-    /// That have to have it; nil for one, where the server has any.
+    /// Replicas that must have the entry; nil for one if the server has any.
     var replicas: Int?
-    /// Milliseconds that they may take.
+    /// Limit of the wait for replicas in milliseconds.
     var wait: Int64 = 5_000
 }

@@ -12,13 +12,13 @@ struct CompactToken: Sendable {
     init(_ text: some Sequence<UInt8>) throws(LogoutFailure) {
         let parts = Array(text).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3 else {
-            // Five parts are an encrypted token (RFC 7516), for which there is no key here.
-            throw .invalid(parts.count == 5 ? "the logout token is encrypted" : "the logout token is no signed JWT")
+            // Five parts are an encrypted token (RFC 7516), which is not supported.
+            throw .invalid(parts.count == 5 ? "the logout token is encrypted" : "the logout token is not a signed JWT")
         }
         guard let header = base64URL(parts[0]), let payload = base64URL(parts[1]), let signature = base64URL(parts[2])
-        else { throw .invalid("the logout token is not in base64url") }
+        else { throw .invalid("the logout token is not valid base64url") }
         guard let header = JSONValue(header)?.members.flatMap(TokenHeader.init) else {
-            throw .invalid("the logout token's header is not as RFC 7515 has it")
+            throw .invalid("the logout token's header is invalid (RFC 7515)")
         }
         (self.header, self.payload, self.signature) = (header, payload, signature)
         signed = Array(parts[0] + [UInt8(ascii: ".")] + parts[1])

@@ -1,9 +1,8 @@
-/// Why a log-out is not done. Says nothing of what stands in a token but the names of its members: it goes into the
-/// log, and to whoever has sent the request.
+/// A rejected or failed logout. The description goes to the log and the client, so it contains no value of the token.
 enum LogoutFailure: Error, Equatable, CustomStringConvertible {
-    /// The request or its token is wrong, and will be.
+    /// The request or its token is invalid; a retry cannot succeed.
     case invalid(String)
-    /// Something that is needed is away: the same request may succeed later.
+    /// A dependency is unavailable; a retry may succeed.
     case unavailable(String)
 
     var description: String {

@@ -1,26 +1,25 @@
-/// The ids (`jti`) of the tokens of an issuer that were taken, each for as long as its token would be taken again.
+/// The ids (`jti`) of used tokens, each kept while its token is valid.
 ///
-/// A value without a clock. It has a limit, and never makes room: an id that was forgotten too early is a token that
-/// can be played again.
+/// At its limit it rejects new ids rather than evict one: a token whose id is evicted early could be replayed.
 struct ReplayMemory: Sendable {
     enum Verdict: Equatable, Sendable {
-        /// Nobody else has it until it is kept or given back.
-        case taken
-        /// A request with the same token is under way.
+        /// Reserved for the caller until confirmed or released.
+        case reserved
+        /// Another request has reserved the id.
         case busy
         case seen
-        /// A token that cannot be told from those whose ids are forgotten: the clock was set back.
+        /// The token ends no later than a removed id: the clock was set back.
         case tooOld
         case full
     }
 
-    private enum State { case taken, seen }
+    private enum State { case reserved, seen }
 
     private let limit: Int
     private var states: [String: State] = [:]
-    /// Ids by the second behind which they are of no use.
+    /// Ids by the last second in which their tokens are valid.
     private var ends: [Int64: Set<String>] = [:]
-    /// Of what was forgotten the latest second: what ends no later is refused, whatever the clock says by now.
+    /// The latest end of a removed id; tokens that end no later are rejected.
     private var forgotten = Int64.min
     private var swept: Int64?
 
@@ -29,28 +28,28 @@ struct ReplayMemory: Sendable {
     var count: Int { states.count }
 
     /// - Parameters:
-    ///   - end: the last second in which the token is taken.
+    ///   - end: the last second in which the token is valid.
     ///   - now: seconds since 1970.
-    mutating func take(_ id: String, until end: Int64, at now: Int64) -> Verdict {
+    mutating func reserve(_ id: String, until end: Int64, at now: Int64) -> Verdict {
         forget(before: now)
         switch states[id] {
-        case .taken: return .busy
+        case .reserved: return .busy
         case .seen: return .seen
         case nil: break
         }
         guard end > forgotten else { return .tooOld }
         guard states.count < limit else { return .full }
-        states[id] = .taken
+        states[id] = .reserved
         ends[end, default: []].insert(id)
-        return .taken
+        return .reserved
     }
 
-    /// The token was acted upon.
-    mutating func keep(_ id: String) { if states[id] != nil { states[id] = .seen } }
+    /// Marks a reserved id as used.
+    mutating func confirm(_ id: String) { if states[id] != nil { states[id] = .seen } }
 
-    /// It was not: it may be sent again.
-    mutating func giveBack(_ id: String, until end: Int64) {
-        guard states[id] == .taken else { return }
+    /// Releases a reserved id, so that the token can be sent again.
+    mutating func release(_ id: String, until end: Int64) {
+        guard states[id] == .reserved else { return }
         states[id] = nil
         ends[end]?.remove(id)
         if ends[end]?.isEmpty == true { ends[end] = nil }

@@ -1,7 +1,6 @@
-/// The signatures that a token may have: all are made with a private key, and checked with a public one.
+/// The supported signature algorithms, all asymmetric.
 ///
-/// What is not here cannot be configured. `none` is no signature; and with one of the HMACs (HS256 …) the public key,
-/// which everybody has, would be the secret: RFC 8725, section 2.1.
+/// `none` and the HMACs are excluded: with an HMAC, the public key would serve as the secret (RFC 8725, section 2.1).
 enum SignatureAlgorithm: String, CaseIterable, Sendable {
     case rs256 = "RS256"
     case rs384 = "RS384"
@@ -14,7 +13,7 @@ enum SignatureAlgorithm: String, CaseIterable, Sendable {
     case es512 = "ES512"
     case edDSA = "EdDSA"
 
-    /// What its keys are, by a JWK's `kty` and `crv`.
+    /// The type of key that the algorithm needs.
     var keyKind: KeyKind {
         switch self {
         case .rs256, .rs384, .rs512, .ps256, .ps384, .ps512: .rsa
@@ -26,7 +25,7 @@ enum SignatureAlgorithm: String, CaseIterable, Sendable {
     }
 }
 
-/// What a key is: no key is used for an algorithm of another kind. RFC 7518, section 6, and RFC 8037.
+/// The type of a key, from a JWK's `kty` and `crv`: RFC 7518, section 6, and RFC 8037.
 enum KeyKind: Sendable {
     case rsa, p256, p384, p521, ed25519
 

@@ -1,11 +1,11 @@
 import JWTKit
 
-/// A token that is to be acted upon.
+/// A verified token.
 struct LogoutToken: Equatable, Sendable {
     var id: String
     var subject: String?
     var session: String?
-    /// The last second since 1970 in which it is taken.
+    /// The last second since 1970 in which the token is valid.
     var end: Int64
 }
 
@@ -14,8 +14,7 @@ struct SignedPayload: Sendable {
     fileprivate let bytes: [UInt8]
 }
 
-/// Believes a token, or says why not: OpenID Connect Back-Channel Logout 1.0, section 2.6, but for ids that were seen,
-/// which is ``ReplayMemory``.
+/// Verifies a token: OpenID Connect Back-Channel Logout 1.0, section 2.6. ``ReplayMemory`` handles repeated ids.
 struct TokenVerifier: Sendable {
     let rules: TokenRules
     let keys: KeyStore
@@ -41,7 +40,7 @@ struct TokenVerifier: Sendable {
         do {
             return try key.verify(token.signature, signs: token.signed)
         } catch {
-            // A signature of another length, for instance.
+            // For example, a signature of the wrong length.
             return false
         }
     }

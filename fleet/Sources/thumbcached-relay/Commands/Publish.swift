@@ -7,8 +7,8 @@ struct Logout: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Log a user out on every host.",
         discussion: """
-            Exit status 0 means that every host in the table has done it: nothing of the user can be read there any \
-            more, not even after a power cut. A host that is away does it when it is back; until then the status is 1, \
+            Exit status 0 means that every host in the table has logged the user out, durably: the user's cached \
+            images are unreadable there. A host that is away does so when it returns; until then the status is 1, \
             unless --live-only excludes it or an administrator has removed it with forget.
 
             Example:
@@ -35,8 +35,8 @@ struct Logout: FleetSubcommand {
     }
 
     func run(in environment: [String: String]) async throws -> CInt {
-        let order = user.map { FleetCommand.logOut(ThumbcacheID($0), session: session.map { ThumbcacheID($0) }) }
-        return try await options.publish(order ?? .logOutEverybody, file, environment)
+        let command = user.map { FleetCommand.logOut(ThumbcacheID($0), session: session.map { ThumbcacheID($0) }) }
+        return try await options.publish(command ?? .logOutAll, file, environment)
     }
 }
 
@@ -48,7 +48,7 @@ struct Purge: FleetSubcommand {
     @Argument(help: "The user whose images are removed.")
     var user: String?
 
-    @Argument(help: "The profiles whose images are removed; all of the user's without any.")
+    @Argument(help: "The profiles whose images are removed; default: all of the user's.")
     var profiles: [String] = []
 
     @Flag(help: "Remove the images of every user, on every host.")
@@ -67,8 +67,8 @@ struct Purge: FleetSubcommand {
     }
 
     func run(in environment: [String: String]) async throws -> CInt {
-        let order = user.map { FleetCommand.purge(ThumbcacheID($0), profiles: profiles.map { ThumbcacheID($0) }) }
-        return try await options.publish(order ?? .purgeEverybody, file, environment)
+        let command = user.map { FleetCommand.purge(ThumbcacheID($0), profiles: profiles.map { ThumbcacheID($0) }) }
+        return try await options.publish(command ?? .purgeAll, file, environment)
     }
 }
 
@@ -97,11 +97,11 @@ struct PublishOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "After how long without a sign of life a host is away; longer than the relays' heartbeat.",
+            "Time without a heartbeat after which a host is away; must exceed the relays' heartbeat.",
             valueName: "seconds"))
     var live = 30
 
-    @Flag(help: "Exit with 0 even if hosts that are away have not done it.")
+    @Flag(help: "Ignore hosts that are away in the exit status.")
     var liveOnly = false
 
     func validate() throws {
@@ -112,19 +112,19 @@ struct PublishOptions: ParsableArguments {
         }
     }
 
-    /// Publishes, waits, and prints who has done it.
-    func publish(_ order: FleetCommand, _ file: ConfigurationOption, _ environment: [String: String]) async throws
+    /// Publishes a command, waits for the hosts, and prints their states.
+    func publish(_ command: FleetCommand, _ file: ConfigurationOption, _ environment: [String: String]) async throws
         -> CInt
     {
         do throws(EntryError) {
-            try FleetEntry.check(order)
+            try FleetEntry.check(command)
         } catch {
             throw CommandFailure(CommandFailure.usage, "the request \(error)")
         }
         return try await file.withStream(environment) { stream, configuration in
             let deadline = ContinuousClock.now + .seconds(wait)
             let publication = try await stream.publish(
-                order, keep: configuration.keep, replicas: replicas, within: .seconds(wait))
+                command, keep: configuration.keep, replicas: replicas, within: .seconds(wait))
             if let loss = publication.loss { throw CommandFailure(CommandFailure.refused, loss) }
             let entry = publication.id
             while true {
@@ -135,7 +135,7 @@ struct PublishOptions: ParsableArguments {
                     continue
                 }
                 print("published \(entry)")
-                FleetTable(fleet.hosts, live: live) { $0.hasDone(entry) ? "done" : "owed" }.show()
+                FleetTable(fleet.hosts, live: live) { $0.hasProcessed(entry) ? "done" : "pending" }.show()
                 switch completion {
                 case .done: return 0
                 case .pending(let reason), .away(let reason): throw CommandFailure(CommandFailure.refused, reason)

@@ -7,13 +7,13 @@ import NIOPosix
 import ProgramSupport
 @_spi(Wire) import Thumbcache
 
-/// The relay itself.
+/// Runs the relay.
 struct Run: FleetSubcommand {
     static let configuration = CommandConfiguration(
         abstract: "Follow the stream and forward its entries to the daemon of this host.",
         discussion: """
-            Runs until a signal ends it. An entry that was not finished is done again at the next start. The program's \
-            user must be an admin of the daemon (access.admins).
+            Runs until terminated by a signal. An unfinished entry is repeated at the next start. The program's user \
+            must be an admin of the daemon (access.admins).
             """)
 
     @OptionGroup var file: ConfigurationOption
@@ -26,13 +26,13 @@ struct Run: FleetSubcommand {
                 "no directory for the position; set state in the configuration, or STATE_DIRECTORY")
         }
         let level = configuration.logLevel
-        let isJournal = Journal.isBehind(STDERR_FILENO, environment["JOURNAL_STREAM"])
+        let isJournal = Journal.isConnected(STDERR_FILENO, to: environment["JOURNAL_STREAM"])
         let log = Logger(label: "thumbcached-relay") {
             StructuredLog(label: $0, threshold: { level }, isJournal: isJournal)
         }
         var settings = ThumbcacheConfiguration()
         settings.libraryName = "thumbcached-relay"
-        // Logging everybody out takes what it takes.
+        // Logging out all users can take minutes.
         settings.requestTimeout = .seconds(600)
         let client = ThumbcacheClient(path: configuration.socket, configuration: settings, logger: log)
         let running = Task { await client.run() }
@@ -43,7 +43,7 @@ struct Run: FleetSubcommand {
                 configuration,
                 connector: try RedisConnector(
                     configuration.redis, name: "thumbcached-relay", loop: loops.next()),
-                orders: DaemonOrders(client: client), file: try PositionFile(directory: configuration.state), log: log,
+                sink: DaemonSink(client: client), file: try PositionFile(directory: configuration.state), log: log,
                 now: { nanoseconds(of: CLOCK_BOOTTIME) / 1_000_000 })
         } catch {
             throw CommandFailure(CommandFailure.refused, "\(error)")
@@ -55,7 +55,7 @@ struct Run: FleetSubcommand {
     }
 }
 
-/// Which configuration a command goes by.
+/// The `--config` option.
 struct ConfigurationOption: ParsableArguments {
     @Option(
         name: .customLong("config"),
@@ -66,7 +66,7 @@ struct ConfigurationOption: ParsableArguments {
 
     func load(_ environment: [String: String]) throws(CommandFailure) -> RelayConfiguration {
         var name = [CChar](repeating: 0, count: 256)
-        // Where it fails the name is empty, and the configuration has to have one.
+        // On failure the name is empty, and the configuration must set `host`.
         let hostName = gethostname(&name, name.count - 1) == 0 ? name : [0]
         let text = String(decoding: hostName.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
         do throws(ConfigurationError) {
@@ -76,7 +76,7 @@ struct ConfigurationOption: ParsableArguments {
         }
     }
 
-    /// The stream, on a connection that is open while `body` runs.
+    /// Connects to the stream and closes the connection after `body`.
     func withStream<Success>(
         _ environment: [String: String], _ body: (FleetStream, RelayConfiguration) async throws -> Success
     ) async throws -> Success {

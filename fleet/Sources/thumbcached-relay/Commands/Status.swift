@@ -4,9 +4,9 @@ import ThumbcacheProtocol
 
 struct Status: FleetSubcommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show the hosts of the fleet: how far each has come, and when it was seen.")
+        abstract: "Show each host's position, backlog and last heartbeat.")
 
-    @Option(help: ArgumentHelp("After how long without a sign of life a host is away.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("Time without a heartbeat after which a host is away.", valueName: "seconds"))
     var live = 30
 
     @OptionGroup var file: ConfigurationOption
@@ -16,9 +16,9 @@ struct Status: FleetSubcommand {
     func run(in environment: [String: String]) async throws -> CInt {
         try await file.withStream(environment) { stream, _ in
             var hosts = FleetView(try await stream.hostTable(), publishedAt: 0).hosts
-            for index in hosts.indices { hosts[index].lag = try await stream.lag(behind: hosts[index].state.id) }
+            for index in hosts.indices { hosts[index].lag = try await stream.lag(after: hosts[index].state.id) }
             FleetTable(hosts, live: live) { _ in "live" }.show()
-            if let damage = try await stream.look(behind: .zero).damage {
+            if let damage = try await stream.snapshot(after: .zero).damage {
                 throw CommandFailure(CommandFailure.refused, damage.sentence(stream.name))
             }
             return 0
@@ -31,7 +31,7 @@ struct Forget: FleetSubcommand {
         abstract: "Remove a host that is gone for good from the table of hosts.",
         discussion: """
             logout and purge then no longer wait for it. Only remove a host whose daemon cannot start again with its \
-            old disk. A host whose relay runs is back in the table with its next heartbeat.
+            old disk. A running relay adds its host again with its next heartbeat.
             """)
 
     @Argument(help: "The host, as status shows it.")
@@ -49,11 +49,11 @@ struct Forget: FleetSubcommand {
     }
 }
 
-/// Hosts in lines, for people.
+/// The table of hosts as text.
 struct FleetTable {
     private let rows: [[String]]
 
-    /// - Parameter state: of a host that is live.
+    /// - Parameter state: the state shown for a live host.
     init(_ hosts: [FleetHost], live: Int, state: (FleetHost) -> String) {
         let head = ["host", "state", "position", "lag", "seen", "skipped"]
         rows =

@@ -4,22 +4,22 @@ import LinuxSupport
 import Logging
 import ProgramSupport
 
-/// What the relay goes by. fleet/docs/fleet.md has every key.
+/// The relay's configuration; fleet/docs/fleet.md documents every key.
 struct RelayConfiguration: RedisConfigured, Equatable, Sendable {
-    /// By which the host is known in the fleet.
+    /// The host's name in the table of hosts.
     var host = ""
-    /// The directory of the position.
+    /// The directory of the position file.
     var state = ""
-    /// The daemon's.
+    /// The daemon's socket.
     var socket = "/run/thumbcached/thumbcached.sock"
     var stream = "thumbcached:fleet"
     var onGap = GapPolicy.logoutAll
     var onOutage = GapPolicy.ignore
-    /// Milliseconds, as all times here.
+    /// Milliseconds, like all times here.
     var grace: Int64 = 3_600_000
-    /// How often a host shows that it is there.
+    /// Interval of heartbeats.
     var heartbeat: Int64 = 5_000
-    /// For how long what is published stays in the stream, at least.
+    /// Minimum retention of published entries.
     var keep: Int64 = 7 * 86_400_000
     var redis = RedisSettings()
     var logLevel = Logger.Level.info
@@ -27,7 +27,6 @@ struct RelayConfiguration: RedisConfigured, Equatable, Sendable {
 
 extension RelayConfiguration {
     static let defaultFile = "/etc/thumbcached/relay.toml"
-    private static let maximumFileSize = 1 << 20
 
     private static let settings: [Setting<RelayConfiguration>] =
         [
@@ -44,19 +43,13 @@ extension RelayConfiguration {
         ] + RedisSettings.settings()
 
     /// - Parameters:
-    ///   - file: nil for the default one, which need not exist.
+    ///   - file: nil for the default file, which may be absent.
     ///   - hostName: the machine's.
     static func load(
         file: String?, environment: [String: String], hostName: String
     ) throws(ConfigurationError) -> RelayConfiguration {
         let path = file ?? defaultFile
-        let text: String
-        do throws(PlainFileError) {
-            text = try readTextFile(path, limit: maximumFileSize)
-        } catch {
-            guard error.isMissing, file == nil else {
-                throw ConfigurationError(file: path, problems: [.init(key: nil, sentence: "\(error)")])
-            }
+        guard let text = try readConfiguration(path, mayBeMissing: file == nil) else {
             return try decode("", file: "", environment: environment, hostName: hostName)
         }
         return try decode(text, file: path, environment: environment, hostName: hostName)
@@ -67,17 +60,17 @@ extension RelayConfiguration {
     ) throws(ConfigurationError) -> RelayConfiguration {
         var configuration = RelayConfiguration()
         configuration.host = hostName
-        // systemd passes all directories in one variable: the first is ours.
+        // systemd passes all directories in one variable: the first is used.
         configuration.state = environment["STATE_DIRECTORY"]?.split(separator: ":").first.map(String.init) ?? ""
         var reader = SettingReader(settings: settings, manual: "fleet/docs/fleet.md")
         reader.read(text: text, into: &configuration)
-        if reader.problems.isEmpty { configuration.complain(&reader) }
+        if reader.problems.isEmpty { configuration.checkConsistency(&reader) }
         guard reader.problems.isEmpty else { throw ConfigurationError(file: file, problems: reader.problems) }
         return configuration
     }
 
-    private func complain(_ reader: inout SettingReader<RelayConfiguration>) {
-        if host.isEmpty { reader.complain("host", "the machine has no name: set it") }
-        redis.complain(&reader)
+    private func checkConsistency(_ reader: inout SettingReader<RelayConfiguration>) {
+        if host.isEmpty { reader.addProblem("host", "the machine has no host name; set host") }
+        redis.checkConsistency(&reader)
     }
 }

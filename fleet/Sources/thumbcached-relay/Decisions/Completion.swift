@@ -2,36 +2,35 @@ import Fleet
 import LinuxSupport
 import ThumbcacheProtocol
 
-/// Whether every host has done an entry, as far as the table of hosts proves it.
+/// Whether every host has processed an entry, according to the table of hosts.
 ///
-/// A host that is missing in the table has agreed to nothing. Therefore a host counts until an administrator removes it,
-/// and a stream with a new name proves nothing yet: what took the old stream may have taken the table with it, and live
-/// hosts write their rows again within the window.
+/// A host counts until an administrator removes it. A new stream identity proves nothing within the window: the table
+/// may have been lost with the old stream, and live hosts need that time to write their rows again.
 enum Completion: Equatable, Sendable {
     case done
-    /// May become done soon.
+    /// Hosts that are live have yet to process the entry.
     case pending(String)
-    /// Becomes done when the named hosts are back, which is not worth waiting for.
+    /// Only hosts that are away have yet to process the entry.
     case away(String)
 
     /// - Parameters:
-    ///   - window: seconds after which a host that was not seen is away.
-    ///   - liveOnly: whether hosts that are away do not count.
+    ///   - window: seconds without a heartbeat after which a host is away.
+    ///   - liveOnly: whether to ignore hosts that are away.
     init(_ fleet: FleetView, _ entry: StreamID, window: Int, liveOnly: Bool) {
-        let open = fleet.hosts.filter { !$0.hasDone(entry) }
+        let open = fleet.hosts.filter { !$0.hasProcessed(entry) }
         let (owing, away) = (open.filter { $0.isLive(within: window) }, open.filter { !$0.isLive(within: window) })
         let counted = liveOnly ? fleet.hosts.filter { $0.isLive(within: window) } : fleet.hosts
         if counted.isEmpty {
             self = .pending("no \(liveOnly ? "live " : "")host is in the table of hosts")
         } else if !owing.isEmpty {
-            self = .pending("\(Self.names(owing)) not done yet")
+            self = .pending("\(Self.names(owing)) pending")
         } else if !away.isEmpty, !liveOnly {
             self = .away(
                 "\(Self.names(away)) not seen for \(window) seconds and not done; remove a host that is gone for good "
                     + "with: thumbcachectl fleet forget HOST; or count only live hosts with: --live-only")
         } else if fleet.age <= Self.milliseconds(window) {
             self = .pending(
-                "the stream has had its present name for less than \(window) seconds: hosts may be missing in the table; "
+                "the stream's identity is younger than \(window) seconds: hosts may be missing from the table; "
                     + "repeat the command after that time")
         } else {
             self = .done
@@ -49,16 +48,16 @@ enum Completion: Equatable, Sendable {
     static func milliseconds(_ seconds: Int) -> Int64 { Int64(seconds).saturatingMultiply(1_000) }
 }
 
-/// The hosts as the stream's server knows them at one moment.
+/// The table of hosts, with implausible rows replaced.
 struct FleetView: Sendable, Equatable {
     var hosts: [FleetHost]
-    /// Milliseconds since the stream got its name; 0 where it has none, or one of a later moment.
+    /// Milliseconds since the stream's identity was created; 0 if it is missing or in the future.
     var age: Int64
 
-    /// - Parameter published: when the entry that is asked about was published.
+    /// - Parameter published: publication time of the entry in question.
     init(_ table: HostTable, publishedAt published: Int64) {
         hosts = table.states.map { name, row in
-            // Such a row would have done every entry.
+            // A row from the future would claim every entry.
             let isPossible = [row.id.milliseconds, UInt64(max(0, row.time))].allSatisfy {
                 StreamDamage.isPossible($0, at: table.time)
             }
@@ -72,19 +71,21 @@ struct FleetView: Sendable, Equatable {
     }
 }
 
-/// A host as the stream's server knows it at one moment.
+/// A row of the table of hosts.
 struct FleetHost: Sendable, Equatable {
     var name: String
     var state: HostState
-    /// Milliseconds since it was seen.
+    /// Milliseconds since the last heartbeat.
     var silence: Int64
-    /// Entries that it has yet to do; nil where that was not counted.
+    /// Entries not yet processed; nil if not counted.
     var lag: Int?
     var streamIdentity: String?
-    /// When the entry that is asked about was published.
+    /// Publication time of the entry in question.
     var published: Int64
 
     func isLive(within seconds: Int) -> Bool { silence <= Completion.milliseconds(seconds) }
 
-    func hasDone(_ entry: StreamID) -> Bool { state.hasDone(entry, publishedAt: published, in: streamIdentity) }
+    func hasProcessed(_ entry: StreamID) -> Bool {
+        state.hasProcessed(entry, publishedAt: published, in: streamIdentity)
+    }
 }

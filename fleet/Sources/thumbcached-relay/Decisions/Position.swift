@@ -1,20 +1,19 @@
 import Fleet
 
-/// How far a relay has come in which stream: everything up to there is done, or accounted for. It is written only
-/// behind the daemon's receipt.
+/// A relay's position in the stream. Saved only after the daemon has confirmed all entries up to it.
 struct Position: Equatable, Sendable {
     /// ``StreamSnapshot/streamIdentity``
     var streamIdentity: String
     var id: StreamID
-    /// How many entries the stream had ever got up to there: whether one behind it is gone is told by that.
+    /// Entries ever added up to the position, to detect unread entries that were removed.
     var count: Int
-    /// Whether an entry of that id was there. If so, and it is neither there nor was removed, the stream is another.
+    /// Whether an entry with this id was seen. If it has disappeared without removal, the stream is a different one.
     var wasSeen: Bool
-    /// ``StreamSnapshot/Stream/lastDeletedID`` at the last gap: what was deleted up to there is accounted for.
+    /// ``StreamSnapshot/Stream/lastDeletedID`` at the last gap: earlier deletions are already handled.
     var deleted = StreamID.zero
 }
 
-/// The file that a position is kept in: a few lines of text.
+/// The text format of the position file.
 extension Position {
     private static let firstLine = "thumbcached-relay 2"
 
@@ -23,7 +22,7 @@ extension Position {
             + "deleted \(deleted)\n"
     }
 
-    /// Nil for what is no position, or not a whole one.
+    /// Nil if the text is invalid or incomplete.
     init?(text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         guard lines.count == 7, lines[0] == Self.firstLine, lines[6].isEmpty else { return nil }

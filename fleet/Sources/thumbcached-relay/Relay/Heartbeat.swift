@@ -1,7 +1,7 @@
 import Fleet
 import Logging
 
-/// Repeats a host's row in the table until the relay has finished what it does meanwhile.
+/// Refreshes a host's row in the table while the relay is busy.
 struct Heartbeat: Sendable {
     private let task: Task<Void, Never>
 
@@ -16,10 +16,10 @@ struct Heartbeat: Sendable {
                 } catch {
                     return
                 }
-                // Not part of this task: cancelling a call would close the connection, which the relay needs next.
-                let beat = Task { try await stream.showBusy(host: host, state) }
+                // A separate task: cancelling a command closes the connection, which the relay still needs.
+                let beat = Task { try await stream.reportBusy(host: host, state) }
                 if case .failure(let error) = await beat.result {
-                    // The relay meets the same failure at its next call.
+                    // The relay's next command reports the same failure.
                     log.debug("heartbeat failed", metadata: ["reason": "\(error)"])
                     return
                 }
@@ -27,7 +27,7 @@ struct Heartbeat: Sendable {
         }
     }
 
-    /// Returns when no row can be written any more.
+    /// Stops the heartbeat. Returns after the last write.
     func end() async {
         task.cancel()
         await task.value

@@ -1,17 +1,17 @@
 import Glibc
 import LinuxSupport
 
-/// The position on disk. Only one relay at a time has it: the directory is locked.
+/// The position on disk. The directory is locked against other relays.
 struct PositionFile: Sendable {
     private let path: String
-    /// Open for as long as the program runs: its lock goes with it.
+    /// Open until the program exits, since closing it releases the lock.
     private let directory: CInt
 
     private static let name = "position"
     private static let temporaryName = "position.new"
     private static let longest = 4 << 10
 
-    /// - Throws: also where another relay has it.
+    /// - Throws: also if another relay holds the lock.
     init(directory path: String) throws(SystemError) {
         self.path = path
         try makeDirectories(path, mode: 0o700)
@@ -23,7 +23,7 @@ struct PositionFile: Sendable {
         }
     }
 
-    /// Nil where there is none. What is there and is no position is none, too: then log-outs may have been missed.
+    /// Nil if the file is missing or invalid, which is a gap.
     func load() throws(SystemError) -> Position? {
         let bytes: [UInt8]
         do throws(SystemError) {
@@ -35,9 +35,9 @@ struct PositionFile: Sendable {
         return String(validating: bytes, as: UTF8.self).flatMap { Position(text: $0) }
     }
 
-    /// Returns when it is durable. Where it throws, the old one or the new one is there after a loss of power.
+    /// Returns when the position is durable. After an error and a power cut, either the old or the new one remains.
     func save(_ position: Position) throws(SystemError) {
-        // A new file each time: one whose fsync failed may say that it is durable the next time and not be.
+        // A new file each time: after a failed fsync, a second one of the same file may succeed without effect.
         guard unlinkat(directory, Self.temporaryName, 0) == 0 || errno == ENOENT else {
             throw SystemError("remove \(path)/\(Self.temporaryName)")
         }

@@ -1,13 +1,13 @@
 import Foundation
 import Glibc
 
-/// One host of a fleet: a daemon, and a relay that follows a stream for it.
+/// A host of a fleet: a daemon and its relay.
 final class FleetHost {
     let machine: Machine
     let name: String
     let daemon: Daemon
     var settings = Settings()
-    /// Who runs the relay; nil for the user who runs the tests, who is an admin of the daemon.
+    /// The account of the relay; nil for the account that runs the tests, which is an admin of the daemon.
     var account: Account?
     private(set) var relay: ChildProcess?
 
@@ -43,24 +43,27 @@ final class FleetHost {
         if let relay { machine.forget(relay) }
     }
 
-    /// Returns when it has done all that is in the stream, and has said so.
+    /// Whether the host has acknowledged the last entry of the stream.
     func isAtEnd(_ client: RESPClient, in stream: String = stream) throws -> Bool {
-        guard let said = try acknowledged(client, in: stream) else { return false }
+        guard let acknowledged = try acknowledged(client, in: stream) else { return false }
         guard case .array(let last) = try client.call("XREVRANGE", stream, "+", "-", "COUNT", "1") else { return false }
-        guard case .array(let entry)? = last.first else { return true }
-        return said == entry[0].text
+        // In an empty stream, the first position is saved after the first gap is closed.
+        guard case .array(let entry)? = last.first else {
+            return FileManager.default.fileExists(atPath: machine.path("\(name)-relay/position"))
+        }
+        return acknowledged == entry[0].text
     }
 
     func waitUntilAtEnd(_ client: RESPClient) throws {
-        try eventually("\(name) has done everything; its relay said:\n\(log.suffix(2_000))") { try isAtEnd(client) }
+        try eventually("\(name) has acknowledged all entries; relay log:\n\(log.suffix(2_000))") { try isAtEnd(client) }
     }
 
-    /// The id that it has acknowledged.
+    /// The id of the last entry that the host has acknowledged.
     func acknowledged(_ client: RESPClient, in stream: String = stream) throws -> String? {
         try client.call("HGET", "\(stream):hosts", name).text?.split(separator: " ").first.map(String.init)
     }
 
-    /// Whom the daemon has logged in.
+    /// The users who are logged in.
     func users() throws -> [String] {
         guard case .array(let users) = try daemon.connect().call("USERS") else { return [] }
         return users.compactMap(\.text).sorted()
@@ -69,7 +72,7 @@ final class FleetHost {
     func logIn(_ users: String...) throws {
         let client = try daemon.connect()
         for user in users {
-            guard try client.call("LOGIN", user) == .ok else { throw Failure("\(user) was not logged in") }
+            guard try client.call("LOGIN", user) == .ok else { throw Failure("LOGIN \(user) failed") }
         }
     }
 }

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-/// An OpenID Connect provider of another make (python/provider.py).
+/// An OpenID Connect provider that uses another implementation (provider.py).
 final class Provider {
     let port: UInt16
     private let directory: String
@@ -16,33 +16,33 @@ final class Provider {
             [python, "-W", "ignore", "\(Files.repository)/fleet/Tests/FleetEndToEndTests/provider.py", directory],
             errors: .file("\(directory)/log"))
         let place = "\(directory)/port"
-        try eventually("the provider answers") { access(place, F_OK) == 0 }
-        guard let port = UInt16(String(decoding: try read(place), as: UTF8.self)) else { throw Failure("no port") }
+        try eventually("the provider serves") { access(place, F_OK) == 0 }
+        guard let port = UInt16(try readText(place)) else { throw Failure("no port") }
         self.port = port
     }
 
-    /// How the JWKS endpoint answers from now on.
+    /// Sets the behavior of the JWKS endpoint.
     func setKeys(_ how: String) throws { try write(how, to: "\(directory)/keys") }
 
-    /// How often it was asked.
+    /// The number of requests to the JWKS endpoint.
     var asked: Int { (try? read("\(directory)/asked")).flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 0 }
 
     func token(_ user: String) throws -> String { try getHTTP(port, "/token?sub=\(user)").body }
     func rotate() throws { _ = try getHTTP(port, "/rotate") }
 
-    /// Sends a logout token to somebody. Returns the status, Cache-Control and the body.
+    /// Sends a logout token to a URL. Returns the status, Cache-Control and the body of the response.
     func logOut(_ user: String, at url: String, authority: String? = nil) throws -> String {
         try getHTTP(port, "/logout?sub=\(user)&to=\(url)" + (authority.map { "&ca=\($0)" } ?? "")).body
     }
 }
 
-/// thumbcached-oidc, with the provider that it listens to.
+/// thumbcached-oidc and its provider.
 final class LogoutReceiver {
     let port: UInt16
     let provider: Provider
     private let machine: Machine
     private(set) var process: ChildProcess?
-    /// Where it listens instead of the port.
+    /// The Unix socket to use instead of the port.
     var socket: String?
     var settings = Settings()
 
@@ -71,10 +71,10 @@ final class LogoutReceiver {
         try write(settings.toml, to: configuration)
         process = try machine.start(
             [Self.program, "--config", configuration], errors: .file(machine.path("oidc.log")))
-        try eventually("it serves; it said:\n\(log)") { log.contains("message=serving") }
+        try eventually("thumbcached-oidc serves; log:\n\(log)") { log.contains("message=serving") }
     }
 
-    /// Connects to the port, or to the Unix socket if there is one.
+    /// Connects to the port, or to the Unix socket if one is set.
     private func connect() throws -> CInt {
         guard let socket else { return try connectTCP(port) }
         let descriptor = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
@@ -82,7 +82,7 @@ final class LogoutReceiver {
         return descriptor
     }
 
-    /// Sends a request as it is, on a connection of its own, and waits for the end of the answer.
+    /// Sends bytes over a new connection and reads the response until the peer closes it.
     func send(_ request: String) throws -> (status: Int, text: String) {
         let connection = try connect()
         defer { close(connection) }
@@ -101,7 +101,7 @@ final class LogoutReceiver {
     }
 }
 
-/// All that comes on a connection until its peer ends it.
+/// Reads until the peer closes the connection.
 func readToEnd(_ connection: CInt) throws -> String {
     var answer: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65_536)

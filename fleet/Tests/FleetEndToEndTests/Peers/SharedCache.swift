@@ -1,8 +1,8 @@
 import Foundation
 import Glibc
 
-/// nginx or Varnish in front of an origin, as a farm has it: with the configuration that is shipped, in which nothing but
-/// addresses, places and patience is another. (A machine that runs tests is slower than an origin may be.)
+/// nginx or Varnish in front of an origin, with the configuration from `fleet/config`. Only addresses, paths and
+/// timeouts are changed; timeouts are longer because test machines may be slow.
 final class SharedCache {
     enum Kind: CaseIterable {
         case nginx
@@ -10,9 +10,9 @@ final class SharedCache {
     }
 
     private let machine: Machine
-    /// What hosts and anybody else reach it by.
+    /// The URL for hosts and other clients.
     let url: String
-    /// Of its certificate; nil where it speaks no TLS.
+    /// Path of the CA certificate; nil without TLS.
     private let authority: String?
     let process: ChildProcess
 
@@ -32,7 +32,7 @@ final class SharedCache {
                     "listen 443 ssl;": "listen 127.0.0.1:\(port) ssl;",
                     "/etc/nginx/shared-cache.pem": files.certificate,
                     "/etc/nginx/shared-cache.key": files.key,
-                    "/run/nginx-shared-cache": "\(home)/pictures",
+                    "/run/nginx-shared-cache": "\(home)/images",
                     "proxy_read_timeout 1500ms;": "proxy_read_timeout 60s;",
                     "proxy_cache_lock_age 1s;": "proxy_cache_lock_age 60s;",
                     "proxy_cache_lock_timeout 1s;": "proxy_cache_lock_timeout 60s;",
@@ -65,51 +65,51 @@ final class SharedCache {
                     "between_bytes_timeout = 1s;": "between_bytes_timeout = 60s;",
                 ])
             try write(shipped, to: "\(home)/shared-cache.vcl")
-            // Without a jail: the test's directory is its user's, and that may be anybody.
+            // Without a jail, because the test may run as any user.
             process = try machine.start(
                 ["varnishd", "-F", "-j", "none", "-n", "\(home)/work", "-f", "\(home)/shared-cache.vcl"]
                     + ["-a", "127.0.0.1:\(port)", "-s", "malloc,64m"],
                 errors: .file(machine.path("shared-cache.log")))
         }
         try eventually("the shared cache listens") {
-            if let status = process.ending() { throw Failure("the shared cache ended with status \(status)") }
+            if let status = process.exitStatus() { throw Failure("the shared cache ended with status \(status)") }
             guard let connection = try? connectTCP(port) else { return false }
             close(connection)
             return true
         }
     }
 
-    /// A file of `fleet/config` with replacements, each of which has to be in it.
+    /// Returns a file of `fleet/config` after replacing texts, each of which must occur in it.
     private static func shipped(_ name: String, _ replacements: [String: String]) throws -> String {
-        var text = String(decoding: try read("\(Files.repository)/fleet/config/\(name)"), as: UTF8.self)
+        var text = try readText("\(Files.repository)/fleet/config/\(name)")
         for (old, new) in replacements {
-            guard text.contains(old) else { throw Failure("\(name) has no \(old)") }
+            guard text.contains(old) else { throw Failure("\(name) does not contain \(old)") }
             text = text.replacingOccurrences(of: old, with: new)
         }
         return text
     }
 
-    /// As fleet/docs/fleet.md says it for a host, but for its patience.
+    /// Configures an origin as fleet/docs/fleet.md does, except for the timeout.
     func configure(_ settings: inout Settings) {
         settings.setOrigin("\(url)/{profile}")
         settings["origins.default", "timeout"] = "60s"
         if let authority { settings["origins.default", "ca-file"] = .string(authority) }
     }
 
-    private static let asking = """
+    private static let script = """
         import ssl, sys, urllib.request
         url, authority, *fields = sys.argv[1:]
         context = ssl.create_default_context(cafile=authority) if authority else None
         request = urllib.request.Request(url, headers=dict(field.split(": ", 1) for field in fields))
-        # Not by a proxy that the environment may name.
+        # Ignores a proxy from the environment.
         direct = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
         sys.stdout.buffer.write(urllib.request.build_opener(*direct).open(request).read())
         """
 
-    /// Asks as anybody may who reaches it: what it answers with, which has to be 200.
-    func ask(_ path: String, _ fields: String...) throws -> [UInt8] {
-        let asked = try machine.run(["python3", "-c", Self.asking, url + path, authority ?? ""] + fields)
-        guard asked.status == 0 else { throw Failure("\(path) was not answered by a picture: \(asked.everything)") }
-        return asked.output
+    /// Requests an image as any client can. Returns the body of the response, which must have status 200.
+    func get(_ path: String, _ fields: String...) throws -> [UInt8] {
+        let finished = try machine.run(["python3", "-c", Self.script, url + path, authority ?? ""] + fields)
+        guard finished.status == 0 else { throw Failure("GET \(path) failed: \(finished.summary)") }
+        return finished.output
     }
 }

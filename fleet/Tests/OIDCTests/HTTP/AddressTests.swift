@@ -9,11 +9,11 @@ import Testing
         ("::ffff:127.0.0.2", "127.0.0.0/8"), ("::1", "0:0:0:0::/64"),
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"), ("2001:db8:1:2::", "2001:db8:1:2::/64"),
     ])
-    func `of IPv6 the first half is one peer`(_ text: String, _ network: String) {
+    func `an IPv6 /64 network is one peer`(_ text: String, _ network: String) {
         #expect(ClientAddress.normal(text)?.network == network)
     }
 
-    @Test func `F84: only a proxy on the Unix socket is believed, and only its last address`() throws {
+    @Test func `F84: X-Forwarded-For counts only on the Unix socket, and only its last address`() throws {
         let proxy = try SocketAddress(unixDomainSocketPath: "")
         func client(_ forwarded: String...) -> String { ClientAddress.client(of: proxy, forwarded: forwarded) }
         #expect(client() == "proxy")
@@ -27,13 +27,13 @@ import Testing
         #expect(ClientAddress.client(of: nil, forwarded: ["192.0.2.1"]) == "unknown")
     }
 
-    @Test func `F84: only so many peers are kept, and those rejected most stay`() {
+    @Test func `F84: the number of peers is limited, and those rejected most are kept`() {
         var limiter = RefusalLimiter(perMinute: 2)
         for _ in 0..<2 { #expect(limiter.refuse("worst", at: 0) == nil) }
         for index in 0..<10_000 { #expect(limiter.refuse("\(index)", at: 0) == nil) }
         #expect(limiter.count == RefusalLimiter.mostPeers)
         #expect(limiter.refuse("worst", at: 0) == 30)
-        // After a minute every allowance is whole again.
+        // After a minute no peer is limited.
         #expect(limiter.refuse("new", at: 60_000) == nil)
         #expect(limiter.count == 1)
         var none = RefusalLimiter(perMinute: 0)
@@ -44,7 +44,7 @@ import Testing
     @Test(arguments: [
         "127.0.0.1:9421", "[::1]:0", "0.0.0.0:65535", "/run/x.sock", "/" + String(repeating: "x", count: 106),
     ])
-    func `where to listen is an address and a port, or the path of a socket`(_ text: String) {
+    func `a listen address is an address with a port, or the path of a socket`(_ text: String) {
         #expect(ListenAddress(text)?.description == text)
     }
 
@@ -52,5 +52,5 @@ import Testing
         "", ":1", "localhost:1", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:+1", "::1:1", "[127.0.0.1]:1", "[::1]",
         "run/x.sock", "/x\0", "/" + String(repeating: "x", count: 107),
     ])
-    func `and nothing else`(_ text: String) { #expect(ListenAddress(text) == nil) }
+    func `other listen addresses are invalid`(_ text: String) { #expect(ListenAddress(text) == nil) }
 }

@@ -22,7 +22,7 @@ import Testing
         channel.embeddedEventLoop.advanceTime(by: time)
     }
 
-    @Test func `F84: a request has so long to be there as a whole, however it trickles`() throws {
+    @Test func `F84: a request must be complete within the request time`() throws {
         let channel = try connection()
         try channel.writeInbound(head)
         for _ in 0..<9 {
@@ -33,13 +33,13 @@ import Testing
         #expect(channel.isActive)
         advance(channel, .milliseconds(1))
         #expect(!channel.isActive)
-        // So has a connection on which nothing comes, which TLS may have yet to be agreed on.
+        // Also on a connection without any data, such as one before the TLS handshake.
         let silent = try connection()
         advance(silent, .seconds(10))
         #expect(!silent.isActive)
     }
 
-    @Test func `an answer has its own time, and the peer some to close`() throws {
+    @Test func `a response has its own time limit, and the peer some time to close`() throws {
         let channel = try connection()
         try channel.writeInbound(head)
         try channel.writeInbound(HTTPRequestPart.end(nil))
@@ -52,7 +52,7 @@ import Testing
         #expect(!channel.isActive)
     }
 
-    @Test func `what comes behind a request goes nowhere`() throws {
+    @Test func `data after a request is ignored`() throws {
         let channel = try connection()
         try channel.writeInbound(head)
         try channel.writeInbound(HTTPRequestPart.end(nil))
@@ -66,12 +66,12 @@ import Testing
         #expect(!channel.isActive)
     }
 
-    @Test func `what is no HTTP, or too much of it, is answered, and whoever would answer is too late`() throws {
+    @Test func `invalid HTTP and large headers are answered with an error, and no other response follows`() throws {
         for (error, status) in [(HTTPParserError.invalidMethod, 400), (.headerOverflow, 431)] {
             let channel = try connection()
             channel.pipeline.fireErrorCaught(error)
             guard case .head(let head)? = try channel.readOutbound(as: HTTPResponsePart.self) else {
-                Issue.record("there is no answer")
+                Issue.record("no response")
                 return
             }
             #expect(head.status.code == status)
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func `a peer that waits to be told goes on at once`() throws {
+    @Test func `Expect: 100-continue is answered immediately`() throws {
         let channel = try connection()
         var request = HTTPRequest(method: .post, scheme: "http", authority: "a", path: "/")
         request.headerFields[.expect] = "100-continue"
@@ -91,7 +91,7 @@ import Testing
         #expect(channel.isActive)
     }
 
-    @Test func `F84: a connection is in the table while it is open, and silent but for its answer`() throws {
+    @Test func `F84: a connection is in the table while it is open, and idle until its request is complete`() throws {
         let table = ConnectionTable(limit: 2)
         let one = try connection(table)
         #expect(table.count == 1 && table.isAccepting)

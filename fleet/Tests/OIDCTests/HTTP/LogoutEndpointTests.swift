@@ -9,7 +9,7 @@ import Testing
 @testable import thumbcached_oidc
 
 @Suite struct LogoutEndpointTests {
-    private let publisher = TestPublisher()
+    private let publisher = FakePublisher()
     private let clock = TestClock()
     private let lines = LogLines()
     private var log: Logger { lines.logger }
@@ -19,7 +19,7 @@ import Testing
     ) throws -> LogoutEndpoint {
         let tokens = try ForeignTokens.made.get()
         let keys = KeyStore(
-            TestSource(.success(tokens.jwks)), algorithms: TokenRules.ofTests.algorithms, times: KeyTimes(),
+            FakeKeySource(.success(tokens.jwks)), algorithms: TokenRules.ofTests.algorithms, times: KeyTimes(),
             log: silent, now: { 0 })
         let service = LogoutService(
             TokenVerifier(rules: .ofTests, keys: keys), user: try #require(IDTemplate("{sub}")), session: nil,
@@ -32,7 +32,7 @@ import Testing
         "logout_token=" + (try #require(try ForeignTokens.made.get().good[name]))
     }
 
-    private func ask(
+    private func send(
         _ endpoint: LogoutEndpoint, _ body: String, _ method: HTTPRequest.Method = .post,
         path: String = "/backchannel-logout", type: String? = "application/x-www-form-urlencoded",
         from peer: String = "192.0.2.1", forwardedFor: String? = nil
@@ -49,31 +49,31 @@ import Testing
         return reply
     }
 
-    @Test func `a good token is answered by 200 and nothing, once it is published`() async throws {
-        let reply = try await ask(try endpoint(), try form() + "&state=x", path: "/backchannel-logout?a=b")
+    @Test func `a valid token is published and answered with 200 and an empty body`() async throws {
+        let reply = try await send(try endpoint(), try form() + "&state=x", path: "/backchannel-logout?a=b")
         #expect(reply.status == .ok && reply.body.readableBytes == 0)
-        #expect(await publisher.orders == [.logOut("alice", session: nil)])
+        #expect(await publisher.commands == [.logOut("alice", session: nil)])
     }
 
-    @Test func `whatever else is answered by what is wrong, as JSON`() async throws {
+    @Test func `invalid requests are answered with a JSON error`() async throws {
         let (endpoint, good) = (try endpoint(), try form())
         let most = HTTPLimits().body
         let wrong: [(Reply, Int, String)] = [
-            (try await ask(endpoint, good, .get), 405, "sent by POST"),
-            (try await ask(endpoint, good, .put), 405, "sent by POST"),
-            (try await ask(endpoint, good, path: "/"), 404, "/backchannel-logout"),
-            (try await ask(endpoint, good, path: "/backchannel-logout/x"), 404, "/backchannel-logout"),
-            (try await ask(endpoint, good, type: nil), 400, "has to be application/x-www-form-urlencoded"),
-            (try await ask(endpoint, good, type: "application/json"), 400, "has to be"),
-            (try await ask(endpoint, good, type: "application/x-www-form-urlencoded-not"), 400, "has to be"),
-            (try await ask(endpoint, ""), 400, "no logout_token"),
-            (try await ask(endpoint, "logout_token="), 400, "no logout_token"),
-            (try await ask(endpoint, "Logout_token=x"), 400, "no logout_token"),
-            (try await ask(endpoint, good + "&logout_token=x"), 400, "more than one logout_token"),
-            (try await ask(endpoint, "logout%5ftoken=x&" + good), 400, "more than one logout_token"),
-            (try await ask(endpoint, "logout_token=%zz"), 400, "two hexadecimal digits"),
-            (try await ask(endpoint, "logout_token=x"), 400, "no signed JWT"),
-            (try await ask(endpoint, good + "&x=" + String(repeating: "x", count: most)), 413, "more than 65536 bytes"),
+            (try await send(endpoint, good, .get), 405, "use POST"),
+            (try await send(endpoint, good, .put), 405, "use POST"),
+            (try await send(endpoint, good, path: "/"), 404, "/backchannel-logout"),
+            (try await send(endpoint, good, path: "/backchannel-logout/x"), 404, "/backchannel-logout"),
+            (try await send(endpoint, good, type: nil), 400, "must be application/x-www-form-urlencoded"),
+            (try await send(endpoint, good, type: "application/json"), 400, "must be"),
+            (try await send(endpoint, good, type: "application/x-www-form-urlencoded-not"), 400, "must be"),
+            (try await send(endpoint, ""), 400, "no logout_token"),
+            (try await send(endpoint, "logout_token="), 400, "no logout_token"),
+            (try await send(endpoint, "Logout_token=x"), 400, "no logout_token"),
+            (try await send(endpoint, good + "&logout_token=x"), 400, "more than one logout_token"),
+            (try await send(endpoint, "logout%5ftoken=x&" + good), 400, "more than one logout_token"),
+            (try await send(endpoint, "logout_token=%zz"), 400, "two hexadecimal digits"),
+            (try await send(endpoint, "logout_token=x"), 400, "not a signed JWT"),
+            (try await send(endpoint, good + "&x=" + String(repeating: "x", count: most)), 413, "exceeds 65536 bytes"),
         ]
         for (reply, status, text) in wrong {
             #expect(reply.status.code == status, "\(text)")
@@ -82,67 +82,67 @@ import Testing
             #expect(body.contains(text), "\(body)")
             #expect(reply.head.headerFields[.contentType] == "application/json")
         }
-        #expect(await publisher.orders.isEmpty)
+        #expect(await publisher.commands.isEmpty)
         #expect(wrong[0].0.head.headerFields[.allow] == "POST")
-        // Up to the limit, and with a parameter of the type.
+        // A body at the limit, and a content type with a parameter.
         let padding = String(repeating: "x", count: most - good.utf8.count - 3)
-        let last = try await ask(
+        let last = try await send(
             endpoint, "\(good)&x=\(padding)", type: "Application/X-WWW-form-urlencoded; charset=utf-8")
         #expect(last.status == .ok)
     }
 
-    @Test func `what fails for a while is 400, too, and says so; without a provider it is 501`() async throws {
+    @Test func `a failed publication is answered with 400, a missing provider with 501`() async throws {
         let endpoint = try endpoint()
         await publisher.fail("away")
-        let reply = try await ask(endpoint, try form())
+        let reply = try await send(endpoint, try form())
         #expect(reply.status == .badRequest)
         #expect(String(buffer: reply.body).contains("\"error\":\"temporarily_unavailable\""))
         #expect(!String(buffer: reply.body).contains("away"))
         await publisher.fail(nil)
-        #expect(try await ask(endpoint, try form()).status == .ok)
-        #expect(try await ask(try self.endpoint(isConfigured: false), try form()).status == .notImplemented)
+        #expect(try await send(endpoint, try form()).status == .ok)
+        #expect(try await send(try self.endpoint(isConfigured: false), try form()).status == .notImplemented)
     }
 
-    @Test func `F84: wrong requests of one peer are limited, and those of others are not`() async throws {
+    @Test func `F84: invalid requests are limited for each peer`() async throws {
         var limits = HTTPLimits()
         limits.refusals = 3
         let endpoint = try endpoint(limits)
-        for _ in 0..<3 { #expect(try await ask(endpoint, "x").status == .badRequest) }
-        let late = try await ask(endpoint, "x")
+        for _ in 0..<3 { #expect(try await send(endpoint, "x").status == .badRequest) }
+        let late = try await send(endpoint, "x")
         #expect(late.status == .tooManyRequests && late.head.headerFields[.retryAfter] == "20")
-        #expect(try await ask(endpoint, "x", from: "192.0.2.2").status == .badRequest)
+        #expect(try await send(endpoint, "x", from: "192.0.2.2").status == .badRequest)
         #expect(lines.all.count == 4)
         clock.set(19_999)
-        #expect(try await ask(endpoint, "x").status == .tooManyRequests)
+        #expect(try await send(endpoint, "x").status == .tooManyRequests)
         clock.set(20_000)
-        #expect(try await ask(endpoint, "x").status == .badRequest)
+        #expect(try await send(endpoint, "x").status == .badRequest)
         #expect(lines.all.count == 5)
     }
 
     @Test(arguments: ["", "127.0.0.1", "192.0.2.1"])
-    func `F84: no number of wrong requests keeps out a token with a good signature`(_ peer: String) async throws {
+    func `F84: a signed token is accepted after any number of invalid requests`(_ peer: String) async throws {
         var limits = HTTPLimits()
         limits.refusals = 3
         let (endpoint, provider) = (try endpoint(limits), "203.0.113.1")
-        for _ in 0..<70 { _ = try await ask(endpoint, "x", from: peer, forwardedFor: provider) }
-        #expect(try await ask(endpoint, "x", from: peer, forwardedFor: provider).status == .tooManyRequests)
-        #expect(try await ask(endpoint, try form(), from: peer, forwardedFor: provider).status == .ok)
-        // The reason why a signed token is rejected is always in the response.
-        let again = try await ask(endpoint, try form(), from: peer, forwardedFor: provider)
-        #expect(again.status == .badRequest && again.description.contains("jti was here before"))
+        for _ in 0..<70 { _ = try await send(endpoint, "x", from: peer, forwardedFor: provider) }
+        #expect(try await send(endpoint, "x", from: peer, forwardedFor: provider).status == .tooManyRequests)
+        #expect(try await send(endpoint, try form(), from: peer, forwardedFor: provider).status == .ok)
+        // The response to a signed token always contains the reason.
+        let again = try await send(endpoint, try form(), from: peer, forwardedFor: provider)
+        #expect(again.status == .badRequest && again.description.contains("jti was already used"))
         await publisher.fail("away")
-        let failed = try await ask(endpoint, try form("ES256"), from: peer, forwardedFor: provider)
+        let failed = try await send(endpoint, try form("ES256"), from: peer, forwardedFor: provider)
         #expect(failed.status == .badRequest && String(buffer: failed.body).contains("temporarily_unavailable"))
         #expect(lines.all.count == 3)
     }
 
     @Test(arguments: ["", "127.0.0.1", "192.0.2.1"])
-    func `F84: wrong requests of one peer under changing addresses are limited`(_ peer: String) async throws {
+    func `F84: invalid requests of one peer with changing addresses are limited`(_ peer: String) async throws {
         let endpoint = try endpoint()
         var limited = 0
         for index in 0..<500 {
             let client = "198.51.\(index / 250).\(index % 250)"
-            if try await ask(endpoint, "x", from: peer, forwardedFor: client).status == .tooManyRequests {
+            if try await send(endpoint, "x", from: peer, forwardedFor: client).status == .tooManyRequests {
                 limited += 1
             }
         }
@@ -153,14 +153,14 @@ import Testing
         var limits = HTTPLimits()
         limits.refusals = 3
         let endpoint = try endpoint(limits)
-        for index in 1...3 { #expect(try await ask(endpoint, "x", from: "127.0.0.\(index)").status == .badRequest) }
-        #expect(try await ask(endpoint, "x", from: "127.1.2.3").status == .tooManyRequests)
+        for index in 1...3 { #expect(try await send(endpoint, "x", from: "127.0.0.\(index)").status == .badRequest) }
+        #expect(try await send(endpoint, "x", from: "127.1.2.3").status == .tooManyRequests)
     }
 
-    @Test func `the log names the client that the proxy on the Unix socket has added, and no other`() async throws {
+    @Test func `the log has the client from X-Forwarded-For only for the Unix socket`() async throws {
         let endpoint = try endpoint()
-        _ = try await ask(endpoint, "x", from: "", forwardedFor: "203.0.113.1, 198.51.100.7")
-        _ = try await ask(endpoint, "x", from: "127.0.0.1", forwardedFor: "203.0.113.1")
+        _ = try await send(endpoint, "x", from: "", forwardedFor: "203.0.113.1, 198.51.100.7")
+        _ = try await send(endpoint, "x", from: "127.0.0.1", forwardedFor: "203.0.113.1")
         #expect(lines.all.map { $0["client"] } == ["198.51.100.7", "127.0.0.0/8"])
     }
 }

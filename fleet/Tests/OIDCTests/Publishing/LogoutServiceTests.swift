@@ -5,7 +5,7 @@ import Testing
 @testable import thumbcached_oidc
 
 @Suite struct LogoutServiceTests {
-    private let publisher = TestPublisher()
+    private let publisher = FakePublisher()
     private let clock = TestClock(Int64(ForeignTokens.now))
 
     private func service(
@@ -13,7 +13,7 @@ import Testing
     ) throws -> LogoutService {
         let tokens = try ForeignTokens.made.get()
         let keys = KeyStore(
-            TestSource(.success(tokens.jwks)), algorithms: TokenRules.ofTests.algorithms, times: KeyTimes(),
+            FakeKeySource(.success(tokens.jwks)), algorithms: TokenRules.ofTests.algorithms, times: KeyTimes(),
             log: silent, now: { 0 })
         return LogoutService(
             TokenVerifier(rules: .ofTests, keys: keys), user: try #require(IDTemplate(user)),
@@ -35,77 +35,77 @@ import Testing
         }
     }
 
-    @Test func `the user of the template is logged out, of every session or of the token's`() async throws {
+    @Test func `the template's user is logged out, from all sessions or the token's`() async throws {
         #expect(await failure(try service(), try good()) == nil)
         #expect(await failure(try service("{sid}", session: "{sub}"), try good()) == nil)
-        // A token without a sid is about every session.
+        // A token without a sid ends all sessions.
         #expect(await failure(try service(session: "{sid}"), try good("without a sid")) == nil)
         #expect(await failure(try service("{sid}"), try good("without a sub")) == nil)
         #expect(
-            await publisher.orders == [
+            await publisher.commands == [
                 .logOut("alice@example.org", session: nil), .logOut("desk-1", session: "alice"),
                 .logOut("alice@example.org", session: nil), .logOut("desk-1", session: nil),
             ])
     }
 
-    @Test func `a user that is none is refused, and the id of its token is not taken for that`() async throws {
+    @Test func `an invalid user is rejected, and the token's id is not kept`() async throws {
         let missing = LogoutFailure.invalid("the logout token has no sub, which oidc.user needs")
         #expect(await failure(try service(), try good("without a sub")) == missing)
         #expect(await failure(try service(), try good("an empty sub")) == missing)
-        let made = "the log-out that oidc.user makes of the logout token has"
+        let made = "the logout that oidc.user makes of the logout token has"
         #expect(
             await failure(try service("{sub}"), try good("a strange user"))
-                == .invalid("\(made) '*' as its user, which is nobody"))
+                == .invalid("\(made) the invalid user '*'"))
         #expect(
             await failure(try service("{sub}"), try good("a long sub"))
                 == .invalid("\(made) a user of 600 bytes: expected 1 to 512"))
-        #expect(await publisher.orders.isEmpty)
+        #expect(await publisher.commands.isEmpty)
     }
 
-    @Test func `F83: a token is good for one log-out`() async throws {
+    @Test func `F83: a token is accepted once`() async throws {
         let (service, token) = (try service(), try good())
         #expect(await failure(service, token) == nil)
-        #expect(await failure(service, token) == .invalid("a logout token with this jti was here before"))
-        // To the last moment; then it is too old by itself.
+        #expect(await failure(service, token) == .invalid("a logout token with this jti was already used"))
+        // Until the token expires.
         clock.set(Int64(ForeignTokens.now) + 179)
-        #expect(await failure(service, token) == .invalid("a logout token with this jti was here before"))
+        #expect(await failure(service, token) == .invalid("a logout token with this jti was already used"))
         clock.set(Int64(ForeignTokens.now) + 180)
         #expect(await failure(service, token) == .invalid("the logout token has expired"))
-        #expect(await publisher.orders.count == 1)
+        #expect(await publisher.commands.count == 1)
     }
 
-    @Test func `F85: what could not be published may be sent again`() async throws {
+    @Test func `F85: a token can be sent again after a failed publication`() async throws {
         let (service, token) = (try service(), try good())
         await publisher.fail("the server is away")
-        #expect(await failure(service, token) == .unavailable("the log-out could not be published"))
+        #expect(await failure(service, token) == .unavailable("the logout was not published"))
         await publisher.fail(nil)
         #expect(await failure(service, token) == nil)
-        #expect(await publisher.orders.count == 1)
+        #expect(await publisher.commands.count == 1)
     }
 
-    @Test func `F83: of two requests with one token at once, one is told that it is under way`() async throws {
+    @Test func `F83: a second request with a token in progress is rejected`() async throws {
         let (service, token) = (try service(), try good())
         await publisher.closeGate()
         let first = Task { await failure(service, token) }
-        await publisher.waitForSomebody()
-        #expect(await failure(service, token) == .unavailable("a request with this logout token is under way"))
+        await publisher.waitForPublish()
+        #expect(await failure(service, token) == .unavailable("a request with this logout token is in progress"))
         await publisher.openGate()
         #expect(await first.value == nil)
-        #expect(await failure(service, token) == .invalid("a logout token with this jti was here before"))
+        #expect(await failure(service, token) == .invalid("a logout token with this jti was already used"))
     }
 
-    @Test func `F83: when no more ids can be kept a log-out fails rather than one be forgotten`() async throws {
+    @Test func `F83: when the replay memory is full, logouts fail and no id is dropped`() async throws {
         let service = try service(remembered: 1)
         #expect(await failure(service, try good()) == nil)
-        #expect(await failure(service, try good("ES256")) == .unavailable("too many log-outs at once"))
-        #expect(await failure(service, try good()) == .invalid("a logout token with this jti was here before"))
-        #expect(await publisher.orders.count == 1)
+        #expect(await failure(service, try good("ES256")) == .unavailable("too many logouts"))
+        #expect(await failure(service, try good()) == .invalid("a logout token with this jti was already used"))
+        #expect(await publisher.commands.count == 1)
     }
 
     @Test(arguments: ["", "alice", "{sub", "sub}", "{}", "{iss}", "{sub}{", "}{sub}", "{ sub }", "{{sub}}"])
-    func `what is no template`(_ text: String) { #expect(IDTemplate(text) == nil) }
+    func `invalid templates are rejected`(_ text: String) { #expect(IDTemplate(text) == nil) }
 
-    @Test func `a template takes claims as they are`() throws {
+    @Test func `a template inserts claims unchanged`() throws {
         let token = LogoutToken(id: "1", subject: "{sid}", session: "s\u{0}x", end: 0)
         #expect(try #require(IDTemplate("a-{sub}/{sid}-{sub}")).id(token) == "a-{sid}/s\u{0}x-{sid}")
         let nobody = LogoutToken(id: "1", subject: "a", session: nil, end: 0)

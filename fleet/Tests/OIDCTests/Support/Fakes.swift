@@ -6,7 +6,7 @@ import NIOConcurrencyHelpers
 
 let silent = Logger(label: "silent", factory: { _ in SwiftLogNoOpLogHandler() })
 
-/// The rules by which the good ones of ``ForeignTokens`` are good.
+/// Rules that accept the valid tokens of ``ForeignTokens``.
 extension TokenRules {
     static var ofTests: TokenRules {
         var rules = TokenRules()
@@ -23,7 +23,7 @@ extension TokenVerifier {
     }
 }
 
-/// A clock that stands still until somebody sets it.
+/// A clock that changes only when it is set.
 final class TestClock: Sendable {
     private let time: NIOLockedValueBox<Int64>
 
@@ -33,31 +33,31 @@ final class TestClock: Sendable {
     func set(_ now: Int64) { time.withLockedValue { $0 = now } }
 }
 
-/// A JWKS endpoint. It counts questions, and answers when it is told to.
-actor TestSource: KeyDownload {
+/// A JWKS endpoint that counts requests and holds responses while its gate is closed.
+actor FakeKeySource: KeyDownload {
     private var answers: [Result<[UInt8], KeyFailure>]
-    private(set) var questions = 0
+    private(set) var requests = 0
     private let isGated: Bool
     private var gate: [CheckedContinuation<Void, Never>] = []
-    private var asked: [(questions: Int, CheckedContinuation<Void, Never>)] = []
+    private var asked: [(requests: Int, CheckedContinuation<Void, Never>)] = []
 
-    /// - Parameter answers: one after the other; the last one is given again.
+    /// - Parameter answers: The responses in order; the last one is repeated.
     init(_ answers: Result<[UInt8], KeyFailure>..., gated: Bool = false) {
         (self.answers, isGated) = (answers, gated)
     }
 
     func download() async throws(KeyFailure) -> [UInt8] {
-        questions += 1
-        for waiter in asked where waiter.questions <= questions { waiter.1.resume() }
-        asked.removeAll { $0.questions <= questions }
+        requests += 1
+        for waiter in asked where waiter.requests <= requests { waiter.1.resume() }
+        asked.removeAll { $0.requests <= requests }
         if isGated { await withCheckedContinuation { gate.append($0) } }
         let answer = answers.count > 1 ? answers.removeFirst() : answers[0]
         return try answer.get()
     }
 
-    /// Returns when so many questions have come.
-    func waitForQuestions(_ count: Int) async {
-        if questions >= count { return }
+    /// Waits until `count` requests have been received.
+    func waitForDownloads(_ count: Int) async {
+        if requests >= count { return }
         await withCheckedContinuation { asked.append((count, $0)) }
     }
 
@@ -67,23 +67,23 @@ actor TestSource: KeyDownload {
     }
 }
 
-/// A stream. It keeps what is published, and answers when it is told to.
-actor TestPublisher: OrderPublisher {
-    private(set) var orders: [FleetCommand] = []
+/// A stream that records published commands and holds responses while its gate is closed.
+actor FakePublisher: CommandPublisher {
+    private(set) var commands: [FleetCommand] = []
     private var failure: PublishFailure?
     private var isGated = false
     private var gate: [CheckedContinuation<Void, Never>] = []
     private var asked: [CheckedContinuation<Void, Never>] = []
 
-    func publish(_ order: FleetCommand) async throws(PublishFailure) -> String {
+    func publish(_ command: FleetCommand) async throws(PublishFailure) -> String {
         if isGated {
             for waiter in asked { waiter.resume() }
             asked = []
             await withCheckedContinuation { gate.append($0) }
         }
         if let failure { throw failure }
-        orders.append(order)
-        return "\(orders.count)-0"
+        commands.append(command)
+        return "\(commands.count)-0"
     }
 
     func fail(_ reason: String?) { failure = reason.map { PublishFailure(description: $0) } }
@@ -95,14 +95,14 @@ actor TestPublisher: OrderPublisher {
         gate = []
     }
 
-    /// Returns when somebody stands at the gate.
-    func waitForSomebody() async {
+    /// Waits until a publication is held at the gate.
+    func waitForPublish() async {
         if !gate.isEmpty { return }
         await withCheckedContinuation { asked.append($0) }
     }
 }
 
-/// Collects what is logged: the metadata of each line.
+/// Records the metadata of each logged line.
 final class LogLines: Sendable {
     private let lines = NIOLockedValueBox<[[String: String]]>([])
 

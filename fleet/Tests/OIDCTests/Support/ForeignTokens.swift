@@ -1,23 +1,23 @@
 import Foundation
 
-/// Tokens that another implementation has made, and forgeries of them: see python/tokens.py.
+/// Valid and forged tokens made by another implementation: python/tokens.py.
 struct ForeignTokens: Decodable, Sendable {
     struct Forgery: Decodable, Sendable {
         let token: String
-        /// A part of what is to be said of it.
+        /// A part of the expected reason for the rejection.
         let reason: String
     }
 
-    /// Seconds since 1970 at which the good ones are good.
+    /// The time at which the tokens in `good` are valid, in seconds since 1970.
     static let now = 1_800_000_000.0
-    /// They are made once.
+    /// The tokens, made once per process.
     static let made = Result { try make() }
 
     let good: [String: String]
     let other: [String: String]
     let forged: [String: Forgery]
     private(set) var jwks: [UInt8] = []
-    /// Has `rsa` as before, and `later` instead of the others.
+    /// A key set with `rsa` and the new key `later`.
     private(set) var rotated: [UInt8] = []
 
     private enum CodingKeys: String, CodingKey {

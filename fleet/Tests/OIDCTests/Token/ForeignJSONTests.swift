@@ -3,12 +3,12 @@ import Testing
 
 @testable import thumbcached_oidc
 
-/// JSON that traps or overloads a careless decoder, wherever the program reads JSON of others.
+/// Hostile JSON wherever the program parses JSON from outside.
 @Suite struct ForeignJSONTests {
-    /// FoundationEssentials' decoder traps at a depth of 513 and reports an error from 514 on.
+    /// The JSON decoder of FoundationEssentials traps at a depth of 513 and throws from 514 on.
     private static let depths = [63, 64, 65, 511, 512, 513, 514, 600, 10_000]
 
-    /// `{"name": [[[…`, of arrays or objects, ended or not.
+    /// Returns `{"name": [[[…` with nested arrays or objects, closed or not.
     private static func nested(_ depth: Int, _ name: String) -> [String] {
         let (array, object) = (String(repeating: "[", count: depth), String(repeating: "{\"a\":", count: depth))
         return [
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(arguments: depths)
-    func `F84: nesting in a token's header ends in an error`(_ depth: Int) {
+    func `F84: deep nesting in a token's header is an error`(_ depth: Int) {
         for name in ["alg", "kid", "typ", "x5c", "jwk"] {
             for header in Self.nested(depth, name) {
                 #expect(throws: LogoutFailure.self) { try CompactToken("\(encoded(header)).e30.eA".utf8) }
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: depths)
-    func `F84: nesting in claims ends in an error`(_ depth: Int) {
+    func `F84: deep nesting in claims is an error`(_ depth: Int) {
         for name in ["iss", "aud", "events", "iat", "sub"] {
             for claims in Self.nested(depth, name) {
                 #expect(throws: LogoutFailure.self) { try LogoutClaims(Array(claims.utf8)) }
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(arguments: depths)
-    func `F84: nesting in the answer of a JWKS endpoint ends in an error`(_ depth: Int) async {
+    func `F84: deep nesting in a key set is an error`(_ depth: Int) async {
         for answer in Self.nested(depth, "keys") + Self.nested(depth, "x5c").map({ "{\"keys\":[\($0)]}" }) {
             await #expect(throws: KeyFailure.self) {
                 try await KeySet(Array(answer.utf8), algorithms: SignatureAlgorithm.allCases)
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(arguments: numbers)
-    func `F83: a number of any size is a time or an error`(_ number: String) {
+    func `F83: a number of any size is a valid time or an error`(_ number: String) {
         for (issued, expires) in [(number, "1100"), ("1000", number), (number, number)] {
             let claims = """
                 {"iss": "\(TokenRules.ofTests.issuer)", "aud": "thumbnails", "iat": \(issued), "exp": \(expires),

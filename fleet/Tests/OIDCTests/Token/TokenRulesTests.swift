@@ -13,27 +13,28 @@ import Testing
         return try LogoutClaims(Array("{\(members.joined(separator: ","))}".utf8))
     }
 
-    /// A maximum age of 300 s and 60 s of skew: issued, expires, the last second in which it is taken.
+    /// Arguments: issued, expires, and the last second in which the token is accepted, with a maximum age of 300 s and
+    /// 60 s of skew.
     @Test(arguments: [
         (1_000.0, 1_120.0, Int64(1_180)), (1_000, 1_300, 1_360), (1_000, 9_000, 1_360), (1_000.5, 1_120.25, 1_181),
     ])
-    func `F83: an id is kept for as long as its token is taken`(_ issued: Double, _ expires: Double, _ end: Int64)
+    func `F83: an id is kept as long as its token is accepted`(_ issued: Double, _ expires: Double, _ end: Int64)
         throws
     {
         let (rules, claims) = (TokenRules.ofTests, try claims(issuedAt: issued, expires: expires))
         #expect(try rules.check(claims, at: issued) == end)
-        // From first to last: a little before it is from the future.
+        // Accepted from 60 s before it was issued, and rejected earlier.
         #expect(throws: LogoutFailure.self) { try rules.check(claims, at: issued - 60.1) }
         #expect(try rules.check(claims, at: issued - 60) == end)
         for step in 0...40_000 {
             let now = issued - 20 + Double(step) / 50
-            let isTaken = (try? rules.check(claims, at: now)) != nil
-            #expect(isTaken == (now < min(expires + 60, issued + 360) || now == issued + 360 && expires + 60 > now))
-            if isTaken { #expect(Int64(now) <= end) }
+            let isAccepted = (try? rules.check(claims, at: now)) != nil
+            #expect(isAccepted == (now < min(expires + 60, issued + 360) || now == issued + 360 && expires + 60 > now))
+            if isAccepted { #expect(Int64(now) <= end) }
         }
     }
 
-    @Test func `a token without exp is valid from its iat on for the maximum age, if that is configured`() throws {
+    @Test func `with require-exp = false, a token without exp is valid for the maximum age after its iat`() throws {
         var rules = TokenRules.ofTests
         let claims = try claims(issuedAt: 1_000, expires: nil)
         let sentence = "the logout token has no exp; oidc.require-exp = false accepts it by its iat"
@@ -41,14 +42,14 @@ import Testing
         rules.requiresExpiry = false
         for now in [940.0, 1_000, 1_360] { #expect(try rules.check(claims, at: now) == 1_360) }
         for now in [939.9, 1_360.1] { #expect(throws: LogoutFailure.self) { try rules.check(claims, at: now) } }
-        // An exp that is there counts.
+        // An exp still limits the validity.
         let expired = try self.claims(issuedAt: 1_000, expires: 1_010)
         #expect(throws: LogoutFailure.invalid("the logout token has expired")) { try rules.check(expired, at: 1_070) }
         #expect(try rules.check(expired, at: 1_000) == 1_070)
     }
 
     @Test(arguments: [-Double.infinity, -1e308, -0x1p63, 0x1p63, 1e308, .infinity])
-    func `F83: times of any size are no trap`(_ time: Double) throws {
+    func `F83: times of any size do not trap`(_ time: Double) throws {
         var (rules, claims) = (TokenRules.ofTests, try claims(issuedAt: 1_000, expires: 1_120))
         rules.requiresExpiry = false
         for now in [0, 1_000, -time, time] {
@@ -64,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func `texts are compared by their bytes`() throws {
+    @Test func `claims are compared byte by byte`() throws {
         var rules = TokenRules.ofTests
         rules.clientID = "caf\u{E9}"
         let claims = try LogoutClaims(

@@ -1,6 +1,6 @@
-"""Logout tokens of another implementation (joserfc), and forgeries of them: JSON on standard output.
+"""Prints valid and forged logout tokens as JSON, made with joserfc.
 
-    tokens.py NOW          seconds since 1970 at which the good ones are good
+    tokens.py NOW          time at which the tokens in `good` are valid, in seconds since 1970
 """
 
 import base64
@@ -35,7 +35,7 @@ count = 0
 def claims(**changes):
     global count
     count += 1
-    all_of_them = {
+    everything = {
         "iss": "https://id.example.org/realms/staff",
         "aud": "thumbnails",
         "iat": NOW,
@@ -46,7 +46,7 @@ def claims(**changes):
         "sid": "desk-1",
         **changes,
     }
-    return {name: value for name, value in all_of_them.items() if value is not ABSENT}
+    return {name: value for name, value in everything.items() if value is not ABSENT}
 
 
 def sign(payload, key="rsa", alg="RS256", header=None, by=None):
@@ -91,7 +91,7 @@ modulus = base64.urlsafe_b64decode(keys["rsa"].as_dict(private=False)["n"] + "==
 
 good = {
     "RS256": sign(claims()),
-    "RS256, by a key of no algorithm": sign(claims(), "any-rsa"),
+    "RS256, with a key without alg": sign(claims(), "any-rsa"),
     "PS256": sign(claims(), "any-rsa", "PS256"),
     "ES256": sign(claims(), "p256", "ES256"),
     "EdDSA": sign(claims(), "ed25519", "EdDSA"),
@@ -104,7 +104,7 @@ good = {
     "a clock that is ahead": sign(claims(iat=NOW + 59)),
     "a clock that is behind": sign(claims(iat=NOW - 120, exp=NOW - 59)),
     "further claims": sign(claims(azp="mail", nested={"a": [1, {"nonce": 1}]}, events={EVENT: {"x": 1}, "other": 5})),
-    "a key without a name, alone of its kind": sign(claims(), "p256", "ES256", header={"kid": ABSENT}),
+    "without a kid, with one possible key": sign(claims(), "p256", "ES256", header={"kid": ABSENT}),
 }
 other = {
     "without a sub": sign(claims(sub=ABSENT)),
@@ -123,75 +123,75 @@ other = {
 }
 
 forged = {
-    # Nobody has signed it, or somebody else has.
-    "alg none": (by_hand({"alg": "none", "typ": "logout+jwt"}, claims()), "alg is none of"),
-    "alg None": (by_hand({"alg": "None", "kid": "rsa"}, claims()), "alg is none of"),
-    "alg none, with the signature of another": (
-        by_hand({"alg": "none", "kid": "rsa"}, claims()) + sign(claims()).split(".")[2], "alg is none of"),
-    "no alg": (by_hand({"kid": "rsa"}, claims()), "header is not as RFC 7515"),
-    "HS256 with the public key as PEM": (with_hmac(public_pem), "alg is none of"),
-    "HS256 with the public key as JWK": (with_hmac(public_jwk), "alg is none of"),
-    "HS256 with the modulus": (with_hmac(modulus), "alg is none of"),
+    # Missing and invalid signatures.
+    "alg none": (by_hand({"alg": "none", "typ": "logout+jwt"}, claims()), "alg is not in"),
+    "alg None": (by_hand({"alg": "None", "kid": "rsa"}, claims()), "alg is not in"),
+    "alg none, with the signature of another token": (
+        by_hand({"alg": "none", "kid": "rsa"}, claims()) + sign(claims()).split(".")[2], "alg is not in"),
+    "no alg": (by_hand({"kid": "rsa"}, claims()), "header is invalid"),
+    "HS256 with the public key as PEM": (with_hmac(public_pem), "alg is not in"),
+    "HS256 with the public key as JWK": (with_hmac(public_jwk), "alg is not in"),
+    "HS256 with the modulus": (with_hmac(modulus), "alg is not in"),
     "an empty signature": (sign(claims()).rsplit(".", 1)[0] + ".", "signature is wrong"),
-    "somebody else's key": (sign(claims(), by=stranger), "signature is wrong"),
-    "a key of its own in the header": (
+    "another key": (sign(claims(), by=stranger), "signature is wrong"),
+    "a key in the header": (
         sign(claims(), by=stranger, header={"jwk": stranger.as_dict(private=False)}), "signature is wrong"),
-    "a key set of its own in the header": (
+    "the URL of a key set in the header": (
         sign(claims(), by=stranger, header={"jku": "https://evil.example/jwks"}), "signature is wrong"),
     "another payload": (changed(sign(claims()), 1), "signature is wrong"),
     "another signature": (changed(sign(claims()), 2), "signature is wrong"),
-    "an unknown kid": (sign(claims(), header={"kid": "unknown"}), "kid is none of"),
+    "an unknown kid": (sign(claims(), header={"kid": "unknown"}), "kid matches no key"),
     "another key's kid": (sign(claims(), header={"kid": "any-rsa"}), "signature is wrong"),
-    "no kid, where several keys could be meant": (sign(claims(), header={"kid": ABSENT}), "has no kid"),
-    "a key for encryption": (sign(claims(), "encryption", by=encryption), "kid is none of"),
-    "a key that is too short": (sign(claims(), "short", by=short), "kid is none of"),
-    "an algorithm that the key is not for": (
+    "no kid, with several possible keys": (sign(claims(), header={"kid": ABSENT}), "has no kid"),
+    "a key for encryption": (sign(claims(), "encryption", by=encryption), "kid matches no key"),
+    "a key that is too short": (sign(claims(), "short", by=short), "kid matches no key"),
+    "an algorithm for which the key is not allowed": (
         sign(claims(), "any-rsa", "PS256", header={"kid": "rsa"}), "alg is not that of its key"),
     "an algorithm of another kind of key": (
         by_hand({"alg": "ES256", "kid": "rsa"}, claims(), lambda _: b"x" * 64), "alg is not that of its key"),
-    "an algorithm that is not allowed": (sign(claims(), "any-rsa", "RS384"), "alg is none of"),
-    "a signature of ECDSA in zeros": (
+    "an algorithm that is not allowed": (sign(claims(), "any-rsa", "RS384"), "alg is not in"),
+    "an ECDSA signature of zeros": (
         by_hand({"alg": "ES256", "kid": "p256"}, claims(), lambda _: bytes(64)), "signature is wrong"),
-    # It is no token.
+    # Not a signed token.
     "encrypted": (
         jwe.encrypt_compact(
             {"alg": "dir", "enc": "A128GCM"}, b"{}", OctKey.generate_key(128)), "is encrypted"),
-    "two parts": ("a.b", "is no signed JWT"),
-    "four parts": (sign(claims()) + ".x", "is no signed JWT"),
-    "padding": (sign(claims()) + "=", "not in base64url"),
-    "a header that is no JSON": (text(b"x") + "." + text(b"{}") + ".eA", "header is not as RFC 7515"),
-    "a header that is nested without end": (
-        text(b'{"alg":' + b"[" * 40_000) + "." + text(b"{}") + ".eA", "header is not as RFC 7515"),
-    "claims that are nested without end": (sign_raw('{"a":' * 6_000 + "1" + "}" * 6_000), "no JSON object"),
-    "a header that has to be understood": (
+    "two parts": ("a.b", "is not a signed JWT"),
+    "four parts": (sign(claims()) + ".x", "is not a signed JWT"),
+    "padding": (sign(claims()) + "=", "not valid base64url"),
+    "a header that is not JSON": (text(b"x") + "." + text(b"{}") + ".eA", "header is invalid"),
+    "a deeply nested header": (
+        text(b'{"alg":' + b"[" * 40_000) + "." + text(b"{}") + ".eA", "header is invalid"),
+    "deeply nested claims": (sign_raw('{"a":' * 6_000 + "1" + "}" * 6_000), "no JSON object"),
+    "a critical header parameter": (
         by_hand({"alg": "RS256", "kid": "rsa", "crit": ["exp"], "exp": 1}, claims()), "has a crit"),
-    "typ of an access token": (sign(claims(), header={"typ": "at+jwt"}), "typ is none of"),
-    "typ JWT": (sign(claims(), header={"typ": "JWT"}), "typ is none of"),
-    "typ that is no text": (by_hand({"alg": "RS256", "typ": 5}, claims()), "header is not as RFC 7515"),
-    "claims that are no object": (sign([claims()]), "no JSON object"),
-    # Each claim is missing, or wrong.
+    "typ of an access token": (sign(claims(), header={"typ": "at+jwt"}), "typ is not in"),
+    "typ JWT": (sign(claims(), header={"typ": "JWT"}), "typ is not in"),
+    "typ is a number": (by_hand({"alg": "RS256", "typ": 5}, claims()), "header is invalid"),
+    "claims are a list": (sign([claims()]), "no JSON object"),
+    # Missing and invalid claims.
     "no iss": (sign(claims(iss=ABSENT)), "has no iss"),
     "another iss": (sign(claims(iss="https://id.example.org/realms/other")), "iss is not oidc.issuer"),
-    "iss with a slash behind": (sign(claims(iss="https://id.example.org/realms/staff/")), "iss is not oidc.issuer"),
+    "iss with a trailing slash": (sign(claims(iss="https://id.example.org/realms/staff/")), "iss is not oidc.issuer"),
     "iss is a list": (sign(claims(iss=["https://id.example.org/realms/staff"])), "iss is not a text"),
     "no aud": (sign(claims(aud=ABSENT)), "has no aud"),
     "another aud": (sign(claims(aud="mail")), "aud lacks oidc.client-id"),
     "an empty list of aud": (sign(claims(aud=[])), "aud lacks oidc.client-id"),
-    "aud for somebody unknown as well": (sign(claims(aud=["thumbnails", "evil"])), "not in oidc.other-audiences"),
+    "aud with an unknown audience": (sign(claims(aud=["thumbnails", "evil"])), "not in oidc.other-audiences"),
     "aud is an object": (sign(claims(aud={"thumbnails": 1})), "aud is not a text or a list"),
     "no iat": (sign(claims(iat=ABSENT)), "has no iat"),
     "iat in the future": (sign(claims(iat=NOW + 61)), "iat is in the future"),
     "iat far in the future": (sign(claims(iat=1e300, exp=1e301)), "iat is in the future"),
     "iat long ago": (sign(claims(iat=NOW - 361)), "longer ago than oidc.max-age"),
-    "iat before everything": (sign(claims(iat=-1e300)), "longer ago than oidc.max-age"),
+    "iat far in the past": (sign(claims(iat=-1e300)), "longer ago than oidc.max-age"),
     "iat is a text": (sign(claims(iat=str(NOW))), "iat is not a time"),
     "iat is true": (sign(claims(iat=True)), "iat is not a time"),
     "no exp": (sign(claims(exp=ABSENT)), "has no exp"),
     "alg twice": (
-        text(b'{"alg":"RS256","alg":"none"}') + "." + text(b"{}") + ".eA", "header is not as RFC 7515"),
+        text(b'{"alg":"RS256","alg":"none"}') + "." + text(b"{}") + ".eA", "header is invalid"),
     "sub twice": (sign_raw('{"sub":"alice","sub":"bob"}'), "no JSON object"),
-    "exp is over": (sign(claims(iat=NOW - 200, exp=NOW - 60)), "has expired"),
-    "exp before iat": (sign(claims(iat=NOW, exp=NOW)), "exp is not behind its iat"),
+    "an expired exp": (sign(claims(iat=NOW - 200, exp=NOW - 60)), "has expired"),
+    "exp before iat": (sign(claims(iat=NOW, exp=NOW)), "exp is not after its iat"),
     "exp is null": (sign(claims(exp=None)), "exp is not a time"),
     "no jti": (sign(claims(jti=ABSENT)), "has no jti"),
     "an empty jti": (sign(claims(jti="")), "jti has to have"),
@@ -221,7 +221,7 @@ def public(*chosen):
 
 of_the_provider = public(*keys.values(), short)
 of_the_provider["keys"].append(encryption.as_dict(private=False) | {"use": "enc"})
-# What is not understood is ignored: RFC 7517, section 5.
+# Unknown and invalid keys are ignored: RFC 7517, section 5.
 of_the_provider["keys"] += [{"kty": "new"}, {"kty": "oct", "k": text(b"x" * 32), "kid": "secret"}, {"kty": "RSA"}, 5]
 print(json.dumps({
     "jwks": of_the_provider,

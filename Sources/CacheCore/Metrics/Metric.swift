@@ -1,0 +1,98 @@
+/// A metric: its declaration and its current samples.
+///
+/// METRICS, INFO and docs/metrics.md are generated from these values. A type that counts something returns its metrics
+/// itself, so that name, unit, help and visibility are declared once, beside the count.
+public struct Metric: Sendable {
+    public enum Kind: String, Sendable {
+        /// Grows until the daemon ends.
+        case counter
+        case gauge
+        case histogram
+    }
+
+    /// A section of INFO, and a table of docs/metrics.md.
+    public enum Section: String, CaseIterable, Sendable {
+        case server, clients, memory, cache, store, fetch, sessions, purge
+    }
+
+    /// Which clients get a sample. METRICS itself is for admins and observers.
+    public enum Visibility: Sendable {
+        /// METRICS only: INFO has a field of Redis's name instead, or none.
+        case metrics
+        /// METRICS, and INFO for admins and observers.
+        case observers
+        /// METRICS, and INFO for every client with the value of its own account.
+        case everyone
+    }
+
+    public struct Sample: Sendable {
+        /// `_bucket`, `_sum` or `_count` of a histogram; else empty.
+        public let suffix: String
+        public let labels: [(name: String, value: String)]
+        public let value: String
+        let visibility: Visibility
+
+        public init(
+            _ value: Int, labels: KeyValuePairs<String, String> = [:], visibility: Visibility = .observers
+        ) {
+            self.init(text: "\(value)", labels: labels.map { ($0.key, $0.value) }, visibility: visibility)
+        }
+
+        public init(
+            suffix: String = "", text: String, labels: [(name: String, value: String)],
+            visibility: Visibility = .observers
+        ) {
+            (self.suffix, self.labels, value, self.visibility) = (suffix, labels, text, visibility)
+        }
+    }
+
+    /// A line of INFO.
+    public struct InfoField: Sendable {
+        public let name: String
+        public let value: String
+        public let visibility: Visibility
+
+        package init(_ name: String, _ value: String, _ visibility: Visibility = .observers) {
+            (self.name, self.value, self.visibility) = (name, value, visibility)
+        }
+    }
+
+    /// With the unit as a suffix, and `_total` for a counter: https://prometheus.io/docs/practices/naming/
+    public let name: String
+    public let kind: Kind
+    public let unit: String
+    /// One sentence without line breaks and backslashes.
+    public let help: String
+    public let samples: [Sample]
+    public let infoFields: [InfoField]
+
+    /// - Parameters:
+    ///   - name: without the prefix `thumbcached_`. A name that begins with `process_` gets no prefix, since
+    ///     dashboards expect these names from every program.
+    ///   - infoFields: nil for one field per sample, named after the metric and the sample's label values.
+    public init(
+        _ name: String, _ kind: Kind, unit: String, _ help: String, _ samples: [Sample],
+        infoFields: [InfoField]? = nil
+    ) {
+        self.name = name.hasPrefix("process_") ? name : "thumbcached_\(name)"
+        (self.kind, self.unit, self.help) = (kind, unit, help)
+        self.samples = samples
+        self.infoFields =
+            infoFields
+            ?? samples.filter { $0.visibility != .metrics }.map { sample in
+                InfoField(Self.infoName(name, sample.labels.map(\.value)), sample.value, sample.visibility)
+            }
+    }
+
+    public init(
+        _ name: String, _ kind: Kind, unit: String, _ help: String, _ value: Int, _ visibility: Visibility = .observers
+    ) {
+        self.init(name, kind, unit: unit, help, [Sample(value, visibility: visibility)])
+    }
+
+    /// `hits_total` with the label value `memory` is `hits_memory` in INFO.
+    package static func infoName(_ name: String, _ labelValues: [String]) -> String {
+        let base = name.hasSuffix("_total") ? String(name.dropLast("_total".count)) : name
+        return ([base] + labelValues).joined(separator: "_")
+    }
+}

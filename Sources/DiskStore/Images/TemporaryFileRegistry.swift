@@ -1,0 +1,45 @@
+import NIOConcurrencyHelpers
+
+/// The temporary files that may exist, with the profile whose image each contains: a new image before its commit, or a
+/// replaced one about to be removed.
+///
+/// A purge of the profile removes them (F78): after a kill, a current key would open them. The purge does not wait for
+/// writers, which check that their file is still registered before they write the contents and before the commit.
+///
+/// A file that could not be removed stays registered as left over, and must be removed before the next image is
+/// written, so that there are never more than concurrent writers (I8).
+final class TemporaryFileRegistry: Sendable {
+    private struct Entry {
+        let profile: HashedName
+        let generation: UInt64
+        var isLeftOver = false
+    }
+
+    private let entries = NIOLockedValueBox<[FileName: Entry]>([:])
+
+    /// Registers a file. Call this before creating it.
+    func register(_ file: FileName, of profile: HashedName, in generation: Generation) {
+        entries.withLockedValue { $0[file] = Entry(profile: profile, generation: generation.number) }
+    }
+
+    func contains(_ file: FileName) -> Bool { entries.withLockedValue { $0[file] != nil } }
+
+    func unregister(_ file: FileName) { entries.withLockedValue { $0[file] = nil } }
+
+    /// Marks a file that still exists but that no thread uses any more.
+    func markLeftOver(_ file: FileName) { entries.withLockedValue { $0[file]?.isLeftOver = true } }
+
+    func leftOver(in generation: Generation) -> [FileName] {
+        entries.withLockedValue { $0.filter { $1.generation == generation.number && $1.isLeftOver }.map(\.key) }
+    }
+
+    func files(of profile: HashedName) -> [FileName] {
+        entries.withLockedValue { $0.filter { $1.profile == profile }.map(\.key) }
+    }
+
+    func forget(_ generation: Generation) {
+        entries.withLockedValue { $0 = $0.filter { $1.generation != generation.number } }
+    }
+
+    var count: Int { entries.withLockedValue { $0.count } }
+}

@@ -1,0 +1,57 @@
+import LinuxSupport
+import Thumbcache
+
+/// The path of an image: `/avatar/HASH` or `/u/USER/avatar/HASH`, each with an optional extension.
+struct ImagePath: Equatable, Sendable {
+    enum Owner: Equatable, Sendable {
+        /// The one user of the setting `images.user`.
+        case site
+        case user(ThumbcacheID)
+    }
+
+    let owner: Owner
+    /// The hash in lower case, which is the profile's id in the daemon.
+    let hash: String
+
+    /// Extensions that clients append. They do not choose a format: Content-Type is that of the image.
+    static let extensions: Set<String> = ["jpg", "jpeg", "png", "gif", "webp", "avif", "svg"]
+
+    /// Parses a path without its query. Returns nil for any other path.
+    ///
+    /// The path is split before anything is decoded, and only the user is decoded, once. A user with a slash, a
+    /// backslash or a control character, or one that is a dot segment, has no path: a proxy that decodes or normalizes
+    /// the path would see another user than this program.
+    init?(_ path: Substring) {
+        guard path.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else { return nil }
+        let segments = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).dropFirst()
+        let words = segments.map { Substring($0) }
+        switch words.count {
+        case 2 where words[0] == "avatar": owner = .site
+        case 4 where words[0] == "u" && words[2] == "avatar":
+            guard let user = Self.user(words[1]) else { return nil }
+            owner = .user(user)
+        default: return nil
+        }
+        guard path.hasPrefix("/"), let last = words.last, let hash = Self.hash(last) else { return nil }
+        self.hash = hash
+    }
+
+    private static func user(_ segment: Substring) -> ThumbcacheID? {
+        guard let bytes = PercentDecoding.decode(segment.utf8), (1...512).contains(bytes.count) else { return nil }
+        let isPlain = bytes.allSatisfy { byte in
+            byte >= 0x20 && byte != 0x7f && byte != UInt8(ascii: "/") && byte != UInt8(ascii: "\\")
+        }
+        let reserved: [[UInt8]] = [Array("*".utf8), Array(".".utf8), Array("..".utf8)]
+        return isPlain && !reserved.contains(bytes) ? ThumbcacheID(bytes: bytes) : nil
+    }
+
+    /// MD5 has 32 digits, SHA-256 has 64.
+    private static func hash(_ segment: Substring) -> String? {
+        let parts = segment.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
+        if parts.count == 2, !extensions.contains(parts[1].lowercased()) { return nil }
+        guard let digits = parts.first, [32, 64].contains(digits.utf8.count),
+            digits.utf8.allSatisfy({ Hex.value(of: $0) != nil })
+        else { return nil }
+        return digits.lowercased()
+    }
+}

@@ -1,0 +1,99 @@
+import Glibc
+import LinuxSupport
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+@_spi(Wire) import Thumbcache
+
+/// The program's composition: two HTTP servers, each with a client of the daemon.
+struct Service: Sendable {
+    /// The interval between samples for the page's plots.
+    static let samplePause = TimeAmount.seconds(5)
+    /// The timeout of METRICS. With a stuck fetcher, the daemon replies after 20 s.
+    private static var metricsTimeout: Duration { .seconds(25) }
+    /// Concurrent requests for images. Each may take the memory of one image.
+    private static var mostImageRequests: Int { 32 }
+
+    let configuration: HTTPConfiguration
+    let listeners: Listeners
+    /// nil unless `/u/` requires signed URLs.
+    let keys: SigningKeys?
+    /// The daemon's socket.
+    let socket: String
+    let log: Logger
+
+    /// Serves until a signal ends the process. There is no state to save.
+    func run() throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let loop = group.next()
+        let servers = [
+            try listeners.figures.map { try serveFigures($0, on: loop) },
+            try listeners.images.map { try serveImages($0, on: loop) },
+        ].compactMap { $0 }
+        for server in servers { try server.closed.wait() }
+    }
+
+    private func serveFigures(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {
+        let client = client(timeout: Self.metricsTimeout)
+        let status = Status(scraper: Scraper(loop: loop, client: client, socket: socket), log: log)
+        let check = HeadCheck(hosts: HostRule(place, configuration.figures.hosts), hostSetting: "figures.hosts")
+        let server = try start(place, HTTPLimits(), on: loop, "figures") { head in
+            status.respond(to: FiguresRoute(head, check))
+        }
+        loop.scheduleRepeatedTask(initialDelay: .zero, delay: Self.samplePause) { _ in status.sample() }
+        return server
+    }
+
+    private func serveImages(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {
+        let settings = configuration.images
+        // The daemon's own limit comes first, then the client's, then the response's.
+        let client = client(timeout: .milliseconds(settings.wait + 1_000), connections: Self.mostImageRequests)
+        let images = DaemonImages(client: client, wait: .milliseconds(settings.wait), log: log)
+        let rules = ImageRules(
+            settings: settings, keys: keys,
+            check: HeadCheck(hosts: HostRule(place, settings.hosts), hostSetting: "images.hosts"))
+        let transfers = ImageTransfers(limit: settings.memory)
+        Task { for await event in client.events() { transfers.apply(event) } }
+        let service = ImageService(
+            rules: rules, loop: loop, transfers: transfers, wallClock: Self.wallClock, lookUp: images.lookUp)
+        if settings.logIn {
+            let origin = settings.origin.isEmpty ? nil : settings.origin
+            let login = SiteLogin(user: ThumbcacheID(settings.user), origin: origin, client: client, log: log)
+            Task { await login.run() }
+        }
+        var limits = HTTPLimits()
+        limits.connections = settings.connections
+        limits.responseTime = .milliseconds(settings.wait + 2_000)
+        return try start(place, limits, on: loop, "images") { service.respond(to: $0) }
+    }
+
+    private func start(
+        _ place: ListeningPlace, _ limits: HTTPLimits, on loop: any EventLoop, _ what: String,
+        respond: @escaping HTTPServer.Handler
+    ) throws -> HTTPServer {
+        let server = try HTTPServer.start(
+            on: loop, at: place, setting: "\(what).listen", limits: limits, now: { .now() }, wallClock: Self.wallClock,
+            respond: respond
+        ).wait()
+        log.notice(
+            "serving \(what)", metadata: ["address": "\(server.address.literal)", "socket": "\(socket)"])
+        return server
+    }
+
+    /// A client that runs as long as the process. Each server has its own, so that a slow METRICS delays no image.
+    private func client(timeout: Duration, connections: Int? = nil) -> ThumbcacheClient {
+        var configuration = ThumbcacheConfiguration()
+        configuration.requestTimeout = timeout
+        configuration.libraryName = "thumbcached-http"
+        // Reconnects soon after the daemon is back.
+        configuration.longestPause = .seconds(2)
+        if let connections { configuration.maximumConnections = connections }
+        let client = ThumbcacheClient(path: socket, configuration: configuration, logger: log)
+        Task { await client.run() }
+        return client
+    }
+
+    private static let wallClock: @Sendable () -> Int64 = { nanoseconds(of: CLOCK_REALTIME) / 1_000_000_000 }
+}

@@ -1,1 +1,0 @@
-../../ImageFetcherTests/Support/SeededDice.swift

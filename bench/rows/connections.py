@@ -1,0 +1,69 @@
+"""P4 tail: whether connections of one account are served evenly when there are more than the loop serves at once."""
+
+import contextlib
+
+from figures import Figure, Row
+from rows import hits
+from world import clients, disk, images, peers, resp
+
+CONNECTIONS = (32, 64, 128)
+#: With this many names, redis-benchmark hardly ever repeats one.
+NAMES = 1_000_000_000
+GOAL = 2.0
+
+
+def rows(run):
+    folder = run.home / "even"
+    image_folder = folder / "images"
+    images.write_images(image_folder, hits.KEYS, hits.SIZE)
+    site = folder / "site"
+    site.mkdir()
+    image_file = site / "same"
+    image_file.write_bytes(images.image_without_zeros(hits.SIZE))
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(disk.file_system(folder, 400_000))
+        origin = stack.enter_context(peers.origin(folder, site))
+        daemon = stack.enter_context(run.subject.start(place, tier="0", origin=f"{origin.url}/same"))
+        daemon.wait_for(daemon.address)
+        hits.load_spread(daemon.address, image_folder)
+        with resp.Client(daemon.address) as client:
+            client("LOGIN", "alice")
+        # A miss or PUT takes several times as long as a hit.
+        many, few = run.scaled(100_000, 10_000), run.scaled(20_000, 2_000)
+        kinds = [
+            ("P4 tail", "disk hits", many, {"words": hits.ANY_OF_SPREAD, "keys": hits.SPREAD}),
+            ("P4 tail, misses", "misses", few, {"words": ["GET", "alice", "__rand_int__"], "keys": NAMES}),
+            (
+                "P4 tail, PUTs",
+                "PUTs of new images",
+                few,
+                {"words": ["PUT", "alice", "__rand_int__"], "keys": NAMES, "stdin": image_file},
+            ),
+        ]
+        for id, what, requests, options in kinds:
+            yield row(run, daemon, id, what, requests, options)
+
+
+def row(run, daemon, id, what, requests, options):
+    def latencies(connections):
+        found = clients.redis_benchmark(daemon.address, requests=requests, connections=connections, **options)
+        return found["p99_latency_ms"], found["avg_latency_ms"], found["max_latency_ms"]
+
+    found = run.alternate([(number, lambda number=number: latencies(number)) for number in CONNECTIONS])
+    figures, ratios = [], []
+    for number in CONNECTIONS:
+        tail, mean, longest = (
+            Figure(f"{name}, {number} connections", "ms", list(values))
+            for name, values in zip(("p99", "mean", "longest"), zip(*found[number]))
+        )
+        figures += [tail, mean, longest]
+        ratios.append(tail.median / mean.median)
+    return Row(
+        id,
+        f"p99 of {what} of one account, the worst of 32, 64 and 128 connections, memory tier off",
+        "mean of the same run",
+        max(ratios),
+        GOAL,
+        False,
+        figures,
+    )

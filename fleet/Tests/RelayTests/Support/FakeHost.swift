@@ -1,0 +1,112 @@
+import Fleet
+@_spi(Wire) import Thumbcache
+
+@testable import thumbcached_relay
+
+/// A host with its relay on a stream that is changed at random, and publishers that wait for its acknowledgements.
+struct FakeHost {
+    private var stream = FakeStream()
+    private var snapshots: [FakeStream] = []
+    /// The position on disk.
+    private var saved: Position?
+    private var random: SeededRandom
+    /// Published entries whose publishers still wait. A failover or restore breaks the publishers' connections, so they
+    /// wait no longer.
+    private var published: [(user: String, id: StreamID, time: Int64, streamIdentity: String?)] = []
+    private var done: Set<String> = []
+    private(set) var falseAcknowledgements: [String] = []
+    /// Defects, to check that the test detects them.
+    var skipsCommands = false
+    var ignoresGaps = false
+
+    /// Whether unread entries are trimmed and deleted manually; otherwise the stream loses its end. A relay cannot
+    /// distinguish the two, so a history has only one of them.
+    private let isTrimmedByHand: Bool
+    private static let keep: Int64 = 8
+
+    init(seed: UInt64) {
+        random = SeededRandom(seed: seed)
+        isTrimmedByHand = seed.isMultiple(of: 2)
+    }
+
+    var isAtEnd: Bool {
+        if case .wait = Decision(saved, stream.snapshot(after: saved?.id ?? .zero), .logoutAll) { true } else { false }
+    }
+
+    mutating func takeStep() {
+        stream.time += Int64.random(in: 0...3, using: &random)
+        switch Int.random(in: 0..<20, using: &random) {
+        case 0..<6:
+            let user = "user\(stream.time)-\(published.count)-\(done.count)"
+            published.append((user, stream.add(user), stream.time, stream.streamIdentity))
+        case 6..<13: follow()
+        case 13: follow(crashingBeforeSaving: true)
+        case 14 where isTrimmedByHand: stream.trim(to: Int.random(in: 0...3, using: &random))
+        case 14:
+            stream.trim(olderThan: Self.keep)
+            // No publisher waits for that long.
+            published.removeAll { $0.time < stream.time - Self.keep }
+        case 15 where isTrimmedByHand: deleteSomeEntry()
+        case 18 where isTrimmedByHand: break
+        case 15:
+            stream.lose(Int.random(in: 0...3, using: &random))
+            stream.time += 1
+            published = []
+        case 16:
+            stream.flush()
+        case 17: snapshots.append(stream)
+        case 18:
+            guard let old = snapshots.randomElement(using: &random) else { return }
+            let time = stream.time
+            stream = old
+            stream.time = time + 1
+            published = []
+        default:
+            // The state directory is lost.
+            if Int.random(in: 0..<5, using: &random) == 0 { saved = nil }
+        }
+    }
+
+    private mutating func deleteSomeEntry() {
+        guard let entry = stream.entries?.randomElement(using: &random) else { return }
+        stream.delete(entry.id.milliseconds)
+    }
+
+    /// Reads the stream once and acts on it, as the relay does.
+    mutating func follow(crashingBeforeSaving: Bool = false) {
+        let snapshot = stream.snapshot(after: saved?.id ?? .zero)
+        switch Decision(saved, snapshot, .logoutAll) {
+        case .nameStream(let moment, _):
+            stream.streamIdentity = StreamIdentity.name(after: moment, now: stream.time, random: random.bytes())
+        case .closeGap(_, let then):
+            if !ignoresGaps { done.formUnion(published.map(\.user)) }
+            if crashingBeforeSaving { return }
+            saved = then
+            acknowledge(snapshot)
+        case .execute(let entries, let then):
+            for entry in entries where !skipsCommands {
+                if case .success(.logOut(let user, _)) = entry.command { done.insert(user.description) }
+            }
+            if crashingBeforeSaving { return }
+            saved = then
+            acknowledge(snapshot)
+        case .wait: acknowledge(snapshot)
+        case .reject(let damage): falseAcknowledgements.append("the stream is considered damaged: \(damage)")
+        }
+    }
+
+    private mutating func acknowledge(_ snapshot: StreamSnapshot) {
+        guard let saved else { return }
+        let state = HostState(
+            id: saved.id, time: snapshot.time, streamIdentity: snapshot.streamIdentity ?? "-", skipped: 0, process: "p")
+        for entry in published where !done.contains(entry.user) {
+            if state.hasProcessed(entry.id, publishedAt: entry.time, in: stream.streamIdentity) {
+                falseAcknowledgements.append("\(entry.user) at \(entry.id): \(state.text), but not executed")
+            }
+        }
+    }
+}
+
+extension SeededRandom {
+    mutating func bytes() -> [UInt8] { (0..<8).map { _ in UInt8.random(in: .min ... .max, using: &self) } }
+}
