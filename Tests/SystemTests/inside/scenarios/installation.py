@@ -99,8 +99,10 @@ def installed(*other_states):
 def purge():
     """Purges all packages and checks that no user, process or file remains."""
     packages = installed("config-files")
-    said = apt("purge", *packages)
-    check("warning" not in said.lower(), f"purging {packages}: {said}")
+    warnings = [line for line in apt("purge", *packages).splitlines() if "warning" in line.lower()]
+    # The package that is purged last removes the directory with the configuration of all.
+    warnings = [line for line in warnings if "directory '/etc/thumbcached' not empty" not in line]
+    check(not warnings, f"purging {packages}: {warnings}")
     for user in USERS:
         check(attempt("id", user).returncode != 0, f"the user {user} remains after purging {packages}")
     wait_until("no program of the packages runs", lambda: attempt("pgrep", "--full", PROGRAMS).returncode != 0)
