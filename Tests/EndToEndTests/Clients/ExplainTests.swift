@@ -9,7 +9,7 @@ extension EndToEnd {
         ) throws -> (status: Int32, text: String) {
             let finished = try machine.run(
                 ["\(Files.programs)/thumbcachectl", "--socket", daemon.socket] + arguments, environment: [:])
-            return (finished.status, finished.text)
+            return (finished.status, finished.text + finished.errors)
         }
 
         @Test func `explain says what get does with a held, a missing and a failed image`() throws {

@@ -54,7 +54,7 @@ import Testing
             origin.breaker = BreakerPolicy(failures: 1, backoff: 3_600_000, backoffMax: 3_600_000)
             let url = server.url("/a")
             #expect(fetcher.refusal(of: .download(.test(url, of: origin))) == nil)
-            _ = await fetcher.outcome(url, of: origin)
+            _ = await fetcher.outcome(url, of: origin, uid: 1)
             let refusal = try #require(fetcher.refusal(of: .download(.test(url, of: origin))))
             #expect(refusal.failure.kind == .circuitOpen && (1...3_600_000).contains(refusal.retryIn ?? 0))
             #expect(fetcher.refusal(of: .download(.test(url, of: origin, uid: 1_001))) == nil)
