@@ -90,6 +90,9 @@ public final class CurlImageFetcher: Sendable {
 
     package var statistics: FetcherStatistics { scheduler.statistics(at: .now()) }
 
+    /// Why the circuit breakers would reject a request now; nil if they would not. Changes nothing.
+    package func refusal(of job: TransferJob) -> FetchRefusal? { scheduler.refusal(of: job, at: .now()) }
+
     /// Starts a download or a token request, or queues it if a limit is reached. Never blocks.
     ///
     /// `onEnd` is called at most once, on the fetcher's thread: see ``CacheCore/ImageFetching``.

@@ -94,17 +94,6 @@ package struct WebURL: Hashable, Sendable {
     /// Scheme, host, and the port unless it is the default.
     package var authority: String { "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)") }
 
-    /// The ``authority`` of a normalized URL, without parsing it.
-    package static func authority(ofNormalized text: String) -> String {
-        // It ends at the third slash.
-        var slashes = 0
-        let end = text.utf8.firstIndex { byte in
-            if byte == UInt8(ascii: "/") { slashes += 1 }
-            return slashes == 3
-        }
-        return end.map { String(text[..<$0]) } ?? text
-    }
-
     package var segments: [Substring] { path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) }
 
     /// nil if the host is a name.

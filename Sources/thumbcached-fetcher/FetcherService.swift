@@ -56,6 +56,7 @@ final class FetcherService: StreamHandler {
             }
         case .download(let id, let download): start(id) { .download(download) }
         case .token(let id, let request): start(id) { () throws(FetchFailure) in try TransferJob(request) }
+        case .check(let id, let download): send(.checked(id, fetcher.refusal(of: .download(download))))
         case .cancel(let id): tasks.removeValue(forKey: id)?.cancel()
         case .ping(let number): fetcher.callOnLoop(onLoop { $0.send(.pong(number)) })
         case .statistics(let id): send(.statistics(id, fetcher.statistics))

@@ -7,6 +7,7 @@ public final class FakeFetcher: ImageFetching {
     private struct State {
         var downloads: [FakeDownload] = []
         var refusal: FetchFailure?
+        var suspended: [String: Int64] = [:]
         var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
@@ -34,6 +35,18 @@ public final class FakeFetcher: ImageFetching {
     public var refusal: FetchFailure? {
         get { state.withLockedValue { $0.refusal } }
         set { state.withLockedValue { $0.refusal = newValue } }
+    }
+
+    /// Milliseconds for which requests to a URL are suspended.
+    public var suspended: [String: Int64] {
+        get { state.withLockedValue { $0.suspended } }
+        set { state.withLockedValue { $0.suspended = newValue } }
+    }
+
+    public func refusal(of download: Download) async -> FetchRefusal? {
+        let (refusal, retryIn) = state.withLockedValue { ($0.refusal, $0.suspended[download.target.url]) }
+        if let retryIn { return FetchRefusal(.circuitOpen("suspended for \(retryIn) ms"), retryIn: retryIn) }
+        return refusal.map { FetchRefusal($0) }
     }
 
     /// While set, a download ends with the returned outcome before `start` returns, as a fast download may.

@@ -39,6 +39,8 @@ public final class FakeGenerationStore: GenerationStore {
         }
     }
 
+    public func record(of imageKey: ImageKey) throws -> ImageRecord? { try work { entry(imageKey, .bare)?.record } }
+
     private func entry(_ imageKey: ImageKey, _ framing: ReplyFraming) -> Image? {
         let entry = store.disk.contents.withLockedValue { $0.images[generation]?[imageKey] }
         return entry.map { Image(record: $0.record, bytes: ImageBytes(copying: $0.bytes, framing: framing)) }

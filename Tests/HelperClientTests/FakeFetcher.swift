@@ -69,7 +69,9 @@ final class FakeFetcher {
         while true {
             let request = try receive()
             switch request {
-            case .download(let id, _), .token(let id, _), .cancel(let id), .statistics(let id): return (id, request)
+            case .download(let id, _), .token(let id, _), .cancel(let id), .check(let id, _),
+                .statistics(let id):
+                return (id, request)
             case .settings, .origin, .ping: continue
             }
         }
@@ -137,6 +139,12 @@ extension FetcherClient {
             uid: uid, origin: Self.origin, target: target, token: Secret("token".utf8), condition: condition,
             framing: .bare)
         return (outcome, try start(download) { outcome.set($0) })
+    }
+
+    func refusal() async -> FetchRefusal? {
+        let target = DownloadTarget(url: "https://origin.test/bob", isNamedByClient: false)
+        return await refusal(
+            of: Download(uid: 1_000, origin: Self.origin, target: target, token: nil, framing: .bare))
     }
 
     func beginRefresh() throws -> Awaited<Result<TokenGrant, FetchFailure>> {

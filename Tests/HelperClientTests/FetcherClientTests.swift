@@ -234,6 +234,29 @@ import Testing
         }
     }
 
+    @Test func `a refusal is what the fetcher reports, or that there is no fetcher`() async throws {
+        try await withClient { client, fetchers in
+            let fetcher = try fetchers.next()
+            for refusal in [nil, FetchRefusal(.circuitOpen("open"), retryIn: 7)] {
+                async let refused = client.refusal()
+                let (id, request) = try fetcher.task()
+                guard case .check(_, let download) = request else {
+                    Issue.record("the fetcher received another message")
+                    return
+                }
+                #expect(download.uid == 1_000 && download.token == nil)
+                try fetcher.send(.checked(id, refusal))
+                #expect(await refused == refusal)
+            }
+            async let refused = client.refusal()
+            _ = try fetcher.task()
+            fetcher.end()
+            #expect(await refused?.failure.kind == .origin)
+            client.shutdown()
+            #expect(await client.refusal() == FetchRefusal(.shuttingDown))
+        }
+    }
+
     @Test func `statistics include the counters of earlier fetchers`() async throws {
         try await withClient { client, fetchers in
             for count in 1...2 {

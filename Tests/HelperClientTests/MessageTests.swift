@@ -28,6 +28,7 @@ import Testing
         return [
             .settings(settings), .origin(name: "a", settings: origin.encodedSettings),
             .download(1, download), .download(5, federated), .token(2, token), .cancel(3), .ping(4), .statistics(.max),
+            .check(6, federated),
         ]
     }
 
@@ -45,7 +46,8 @@ import Testing
         return [
             .image(1, headers, redirectedTo: "https://x.test/"), .missing(2, headers), .notModified(3, headers),
             .unusable(9, headers, .badImage("HTML")), .unusable(9, headers, .forbidden("403")),
-            .token(4, grant), .pong(5), .statistics(6, figures),
+            .token(4, grant), .pong(5), .statistics(6, figures), .checked(8, nil),
+            .checked(8, FetchRefusal(.circuitOpen("reason"), retryIn: 9)), .checked(8, FetchRefusal(.origin("reason"))),
         ] + failures.map { .failed(7, $0) }
     }
 
@@ -167,6 +169,12 @@ import Testing
         let counts = [known.inFlight, known.queued, known.hostsOpen, known.uidsOpen]
         #expect(counts.allSatisfy { $0 == 1 << 40 })
         #expect(FetcherStatistics.Counter.allCases.allSatisfy { origin.counts[$0] <= 1 << 40 })
+        let refusal = FetchRefusal(.circuitOpen("open"), retryIn: number)
+        guard case .checked(_, let refused?) = try read(.checked(1, refusal)) else {
+            Issue.record("no refusal")
+            return
+        }
+        #expect(refused.retryIn == 86_400_000)
         let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: number)
         guard case .token(_, let known) = try read(.token(1, grant)) else {
             Issue.record("no grant")

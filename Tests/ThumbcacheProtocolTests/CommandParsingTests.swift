@@ -97,6 +97,12 @@ import Testing
                     $0.uid = .uid(5)
                 })
         ),
+        ("EXPLAIN alice bob", .explain(ExplainCommand(user: bytes("alice"), profile: bytes("bob")))),
+        (
+            "explain alice bob FORMAT png SIZE 3",
+            .explain(
+                ExplainCommand(user: bytes("alice"), profile: bytes("bob"), size: ImageSize(3, format: .png)))
+        ),
         ("STAT alice", .stat(StatCommand(user: bytes("alice")))),
         ("STAT alice bob", .stat(with(StatCommand(user: bytes("alice"))) { $0.profile = bytes("bob") })),
         (

@@ -92,6 +92,7 @@ import Testing
         let described = Set(name.specification.options)
         let least: [CommandName: [String]] = [
             .get: ["u", "p"], .mget: ["u", "1", "p"], .put: ["u", "p", "i"], .purge: ["u"], .stat: ["u", "p"],
+            .explain: ["u", "p"],
             .login: ["u"], .logout: ["u"], .hello: ["3"],
         ]
         guard let positional = least[name] else { return }
@@ -111,6 +112,12 @@ import Testing
         #expect(MetaKey.stat == Array(MetaKey.allCases.dropFirst()))
         #expect(
             StatKey.allCases.map(\.rawValue) == ["images", "bytes", "sessions", "origin", "logged-in-at", "epoch"])
+        #expect(
+            ExplainKey.allCases.map(\.rawValue) == [
+                "action", "error", "held", "from", "age", "ttl", "state", "origin", "upstreams", "retry-in", "waiting",
+                "size", "source",
+            ])
+        #expect(UpstreamKey.allCases.map(\.rawValue) == ["host", "state", "age", "retry-in"])
         #expect(
             HelloKey.allCases.map(\.rawValue) == ["server", "version", "proto", "id", "mode", "role", "modules"])
     }

@@ -34,6 +34,8 @@ import Testing
         ),
         ("PUT alice bob", "wrong number of arguments for 'put': PUT user profile image [SIZE px] [TTL seconds]"),
         ("PURGE", "wrong number of arguments for 'purge': \(purgeSyntax)"),
+        ("EXPLAIN alice", "wrong number of arguments for 'explain': EXPLAIN user profile \(sizing)"),
+        ("EXPLAIN alice bob CACHED", "bad option 'CACHED' for 'explain': expected SIZE, FIT or FORMAT"),
         ("STAT", "wrong number of arguments for 'stat': STAT user [profile \(sizing)]"),
         (
             "LOGIN",

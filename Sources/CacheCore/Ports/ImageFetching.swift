@@ -16,6 +16,10 @@ public protocol ImageFetching: Sendable {
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(FetchFailure)
         -> any DownloadHandle
 
+    /// Why that download would fail without a request; nil if it would be sent. Starts nothing. Takes a message to the
+    /// fetcher and back.
+    func refusal(of download: Download) async -> FetchRefusal?
+
     /// Whether any download is in flight or queued, as of a moment ago. Costs a lock.
     var isBusy: Bool { get }
 }
@@ -48,6 +52,17 @@ public struct DownloadTarget: Hashable, Sendable {
     ) {
         (self.url, self.isNamedByClient, self.showsToken) = (url, isNamedByClient, showsToken)
         (self.federatedDomain, self.others) = (federatedDomain, others)
+    }
+
+    /// Scheme, host, and the port unless it is the default, of a normalized URL. Does not parse it.
+    public static func authority(of url: String) -> String {
+        // It ends at the third slash.
+        var slashes = 0
+        let end = url.utf8.firstIndex { byte in
+            if byte == UInt8(ascii: "/") { slashes += 1 }
+            return slashes == 3
+        }
+        return end.map { String(url[..<$0]) } ?? url
     }
 }
 
@@ -85,6 +100,17 @@ public struct DownloadCondition: Hashable, Sendable {
 
     public init(url: String, etag: String?, lastModified: String?) {
         (self.url, self.etag, self.lastModified) = (url, etag, lastModified)
+    }
+}
+
+/// Why a download would fail without a request.
+public struct FetchRefusal: Sendable, Equatable {
+    public let failure: FetchFailure
+    /// Milliseconds until the circuit breaker of the host allows a request; nil if that is unknown.
+    public let retryIn: Int64?
+
+    public init(_ failure: FetchFailure, retryIn: Int64? = nil) {
+        (self.failure, self.retryIn) = (failure, retryIn)
     }
 }
 

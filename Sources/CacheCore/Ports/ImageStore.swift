@@ -71,6 +71,11 @@ public protocol GenerationStore: AnyObject, Sendable {
     /// A bad entry is removed and counted. Throws only ``StoreError/closed``.
     func read(_ imageKey: ImageKey, framing: ReplyFraming) throws -> Image?
 
+    /// The record of an image, without an effect on the entry: a bad one stays, and the read counts as no use.
+    ///
+    /// Throws only ``StoreError/closed``.
+    func record(of imageKey: ImageKey) throws -> ImageRecord?
+
     /// Removes a profile's least recently used renditions until at most `most` remain.
     func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws
 

@@ -91,6 +91,15 @@ struct NegativeCache: Sendable {
         entries.insert(imageKey, url: url, entry, until: until + Self.backoff.most, now: now)
     }
 
+    /// When an entry that is valid was added and when it expires, in seconds since 1970, and whether it is that of a
+    /// failed refresh.
+    func remembered(
+        _ imageKey: ImageKey, url: String, at now: Int64
+    ) -> (since: Int64, until: Int64, isRefresh: Bool)? {
+        guard let entry = entries[imageKey, url], entry.isValid(at: now) else { return nil }
+        return (entry.since, entry.until, entry.failures > 0)
+    }
+
     // MARK: Removal
 
     mutating func forget(_ imageKey: ImageKey) { entries.remove(imageKey) }

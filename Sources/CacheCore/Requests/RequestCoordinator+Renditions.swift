@@ -211,7 +211,7 @@ extension RequestCoordinator {
         return effects
     }
 
-    private func hasJustFailed(_ imageKey: ImageKey, _ source: ImageDigest, _ now: Int64) -> Bool {
+    func hasJustFailed(_ imageKey: ImageKey, _ source: ImageDigest, _ now: Int64) -> Bool {
         negativeCache.hasJustFailed(imageKey, url: Self.negativeKey(of: source), at: now)
     }
 

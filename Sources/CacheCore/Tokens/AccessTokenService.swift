@@ -62,6 +62,17 @@ final class AccessTokenService: Sendable {
         func cancel() { service.state.withLockedValue { $0.tokens.removeWaiter(number) } }
     }
 
+    /// What ``requestToken(rejected:of:resolve:)`` would fail with at once; nil if it would not. Starts no refresh: a
+    /// copy decides.
+    func failure(of origin: Origin) -> CacheFailure? {
+        var tokens = state.withLockedValue { $0.tokens }
+        let waiter = AccessTokens.Waiter(number: tokens.nextNumber()) { _ in }
+        for case .resolve(_, .failure(let failure)) in tokens.request(
+            waiter, rejected: nil, of: origin, now: services.time.now)
+        { return failure }
+        return nil
+    }
+
     /// Records that the origin has rejected a token from a refresh that a rejection had caused.
     func wasRejectedAgain(_ token: Secret) {
         let now = services.time.now

@@ -25,25 +25,27 @@ extension RenditionPolicy {
 extension UserCache {
     /// The image key without size, if an image was PUT there and `imageKey` holds no fresh image of its own: it is the
     /// source of every size. Blocks on the disk.
-    func putSource(of imageKey: ImageKey, held: Image?, now: Int64) -> ImageKey? {
+    /// - Parameter isUse: whether a read from disk counts as a use of the image.
+    func putSource(of imageKey: ImageKey, held: Image?, now: Int64, isUse: Bool = true) -> ImageKey? {
         let isAnswer = held.map { $0.record.rendered == nil && $0.record.freshness.isFresh(at: now) } ?? false
         guard imageKey.size > 0, !isAnswer, let origin, origin.renditions != .never,
             RenditionPolicy.source(of: imageKey, origin) == nil
         else { return nil }
         let unsized = ImageKey(profile: imageKey.profile)
-        return storedImage(unsized)?.record.provenance == .put ? unsized : nil
+        return storedRecord(unsized, isUse: isUse)?.provenance == .put ? unsized : nil
     }
 
-    private func storedImage(_ imageKey: ImageKey) -> Image? {
+    private func storedRecord(_ imageKey: ImageKey, isUse: Bool) -> ImageRecord? {
         let (inMemory, isRemoved) = state.withLockedValue { state in
             (
-                state.coordinator.storing(imageKey)?.image ?? state.memory[imageKey]?.served.image,
+                state.coordinator.storing(imageKey)?.image.record ?? state.memory[imageKey]?.served.image.record,
                 state.beingRemoved.contains(imageKey.profile) || state.coordinator.flights[imageKey]?.dropping != nil
             )
         }
         if inMemory != nil || isRemoved { return inMemory }
         do {
-            return try generationStore.read(imageKey, framing: services.framing)
+            guard isUse else { return try generationStore.record(of: imageKey) }
+            return try generationStore.read(imageKey, framing: services.framing)?.record
         } catch {
             // The store was closed; the invalidation has resolved the waiters.
             return nil

@@ -32,6 +32,7 @@ extension Connection {
         case .put(let put): self.put(put)
         case .warm(let warm): self.warm(warm)
         case .stat(let stat): self.stat(stat)
+        case .explain(let explain): self.explain(explain)
         case .login(let login):
             logIn(login)
             request.wipe()

@@ -3,7 +3,7 @@ import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
 
-/// GET, MGET, PUT and STAT.
+/// GET, MGET, PUT, STAT and EXPLAIN.
 extension Connection {
     /// Returns the cache of a plain GET if it is open and the names are not too long. Sets ``lastCache``, so that a hit
     /// in memory takes only that cache's lock if the connection's latest GET was for the same user.
@@ -191,6 +191,15 @@ extension Connection {
             return lookUp(command.user, orNull: .map) { $0.startOrBatch($1, query, format, replySlot: $2) }
         }
         startOrBatch(cache, query, format, replySlot: nil)
+    }
+
+    func explain(_ command: ExplainCommand) {
+        let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size)
+        let (owner, sessions, version) = (owner(command.user), context.sessions, version)
+        lifecycle {
+            let explanation = await sessions.explain(owner, imageKey)
+            return .reply { $0.writeExplanation(explanation, version) }
+        }
     }
 
     func warm(_ command: WarmCommand) {

@@ -103,6 +103,55 @@ extension ByteBuffer {
         }
     }
 
+    mutating func writeExplanation(_ explanation: Explanation, _ version: RESPVersion) {
+        let held = explanation.held
+        writeMapHeader(count: ExplainKey.allCases.count, version: version)
+        for key in ExplainKey.allCases {
+            writeBulkString(key.rawValue)
+            switch key {
+            case .action: writeBulkString(explanation.action.rawValue)
+            case .error:
+                let error = explanation.failure.map { CommandError($0) }
+                writeText(error.map { "\($0.code.rawValue) \($0.message)" }, version)
+            case .held: writeText(held?.place.rawValue, version)
+            case .from: writeText(held.map { $0.host ?? ServedImage.Source.put.rawValue }, version)
+            case .age: writeInteger(held.map { Int($0.age) }, version)
+            case .ttl: writeInteger(held?.timeToLive.map { Int($0) }, version)
+            case .state: writeText(held.map { $0.isFresh ? "fresh" : "stale" }, version)
+            case .origin: writeText(explanation.origin, version)
+            case .upstreams:
+                writeArrayHeader(count: explanation.upstreams.count)
+                for upstream in explanation.upstreams { writeUpstream(upstream, version) }
+            case .retryIn: writeInteger(explanation.retryIn.map { Int($0) }, version)
+            case .waiting: writeInteger(explanation.waiting, version)
+            case .size: writeInteger(explanation.size == 0 ? nil : Int(explanation.size), version)
+            case .source:
+                if let source = explanation.source.first {
+                    writeExplanation(source, version)
+                } else {
+                    writeNull(kind: .map, version: version)
+                }
+            }
+        }
+    }
+
+    private mutating func writeUpstream(_ upstream: Explanation.Upstream, _ version: RESPVersion) {
+        writeMapHeader(count: UpstreamKey.allCases.count, version: version)
+        for key in UpstreamKey.allCases {
+            writeBulkString(key.rawValue)
+            switch key {
+            case .host: writeBulkString(upstream.host)
+            case .state: writeBulkString(upstream.state.rawValue)
+            case .age: writeInteger(upstream.age.map { Int($0) }, version)
+            case .retryIn: writeInteger(upstream.retryIn.map { Int($0) }, version)
+            }
+        }
+    }
+
+    private mutating func writeText(_ text: String?, _ version: RESPVersion) {
+        if let text { writeBulkString(text) } else { writeNull(version: version) }
+    }
+
     private mutating func writeInteger(_ value: Int?, _ version: RESPVersion) {
         if let value { writeRESPInteger(value) } else { writeNull(version: version) }
     }

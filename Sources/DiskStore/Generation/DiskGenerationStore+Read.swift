@@ -8,7 +8,10 @@ extension DiskGenerationStore {
 
     /// Reads an entry and decrypts it in the buffer that is sent. Costs openat, fstat, pread and close, and one
     /// allocation of the image's size.
-    func read(_ address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
+    /// - Parameter isUse: whether the use is recorded and an invalid entry removed.
+    func read(
+        _ address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming, isUse: Bool = true
+    ) throws -> Image? {
         guard let bucket = try files.existingDirectory(of: generation, bucket: address.bucket) else { return nil }
         for _ in 0..<Self.maximumAttempts {
             do {
@@ -17,14 +20,14 @@ extension DiskGenerationStore {
                 // The file was replaced or removed after it was opened.
                 if status.linkCount == 0 { continue }
                 if let image = try read(file, status, at: address, with: cipher, framing: framing) {
-                    recordUse(of: file, status)
+                    if isUse { recordUse(of: file, status) }
                     return image
                 }
-                files.reject(address, status: status, in: generation)
+                if isUse { files.reject(address, status: status, in: generation) }
             } catch {
                 if error.isMissing { return nil }
                 guard error.isWrongKind || error.isDenied else { throw error }
-                files.reject(address, status: nil, in: generation)
+                if isUse { files.reject(address, status: nil, in: generation) }
             }
             return nil
         }

@@ -36,6 +36,18 @@ final class DiskGenerationStore: GenerationStore {
         }
     }
 
+    func record(of imageKey: ImageKey) throws -> ImageRecord? {
+        try whileOpen {
+            do {
+                return try withCipher {
+                    try read(try $0.address(of: imageKey), with: $0, framing: .bare, isUse: false)?.record
+                }
+            } catch {
+                return nil
+            }
+        }
+    }
+
     func write(_ imageKey: ImageKey, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool {
         try whileOpen {
             try storeErrors("writing an image") {

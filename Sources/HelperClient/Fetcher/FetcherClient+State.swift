@@ -174,10 +174,11 @@ extension FetcherClient {
         case download(
             uid: UInt32, framing: ReplyFraming, isConditional: Bool, @Sendable (DownloadOutcome) -> Void)
         case token(uid: UInt32, @Sendable (Result<TokenGrant, FetchFailure>) -> Void)
+        case check(uid: UInt32, @Sendable (FetchRefusal?) -> Void)
 
         var uid: UInt32 {
             switch self {
-            case .download(let uid, _, _, _), .token(let uid, _): uid
+            case .download(let uid, _, _, _), .token(let uid, _), .check(let uid, _): uid
             }
         }
 
@@ -187,6 +188,7 @@ extension FetcherClient {
             switch self {
             case .download(_, _, _, let onEnd): onEnd(.failed(failure))
             case .token(_, let onEnd): onEnd(.failure(failure))
+            case .check(_, let onEnd): onEnd(FetchRefusal(failure))
             }
         }
 
@@ -206,6 +208,7 @@ extension FetcherClient {
                 onEnd(.failed(failure))
             case (.token(_, let onEnd), .token(_, let grant)): onEnd(Self.checked(.success(grant), settings))
             case (.token(_, let onEnd), .failed(_, let failure)): onEnd(Self.checked(.failure(failure), settings))
+            case (.check(_, let onEnd), .checked(_, let refusal)): onEnd(refusal)
             default:
                 fail(.origin("the fetcher process sent a report that does not fit the request"))
                 throw MessageError("a report that does not fit the request")

@@ -99,6 +99,23 @@ package final class FetcherClient: ImageFetching, TokenFetching {
         try send(.token(uid: request.uid, onEnd), of: request.origin) { .token($0, request) }
     }
 
+    /// Milliseconds that a fetcher may take to answer ``refusal(of:)``.
+    private static var maximumCheck: Int64 { 2_000 }
+
+    package func refusal(of download: Download) async -> FetchRefusal? {
+        await withCheckedContinuation { continuation in
+            do throws(FetchFailure) {
+                let pending = PendingRequest.check(uid: download.uid) { continuation.resume(returning: $0) }
+                let id = try send(pending, of: download.origin) { .check($0, download) }.id
+                loop.scheduleTask(in: .milliseconds(Self.maximumCheck)) {
+                    self.state.withLockedValue { $0.remove(id) }?.fail(.origin("the fetcher process does not respond"))
+                }
+            } catch {
+                continuation.resume(returning: FetchRefusal(error))
+            }
+        }
+    }
+
     package var isBusy: Bool { state.withLockedValue { $0.downloads > 0 } }
 
     private func send(
@@ -247,7 +264,7 @@ package final class FetcherClient: ImageFetching, TokenFetching {
             for reader in readers { reader() }
             if mustWake { wake() }
         case .image(let id, _, _), .missing(let id, _), .unusable(let id, _, _), .notModified(let id, _),
-            .failed(let id, _), .token(let id, _):
+            .failed(let id, _), .token(let id, _), .checked(let id, _):
             // nil if the request was cancelled meanwhile.
             let (pending, settings) = state.withLockedValue { ($0.remove(id), $0.settings) }
             try pending?.end(report, body, settings)

@@ -14,13 +14,15 @@ package enum FetcherReport: Sendable {
     case notModified(UInt64, ResponseHeaders)
     case token(UInt64, TokenGrant)
     case failed(UInt64, FetchFailure)
+    /// Nil if the download would be sent.
+    case checked(UInt64, FetchRefusal?)
     case pong(UInt64)
     case statistics(UInt64, FetcherStatistics)
 }
 
 extension FetcherReport {
     private enum Kind: UInt8 {
-        case image, missing, unusable, notModified, token, failed, pong, statistics
+        case image, missing, unusable, notModified, token, failed, pong, statistics, checked
     }
 
     // Upper bounds, at least those of the fetcher's ResponseReader and DownloadTransfer.
@@ -32,6 +34,8 @@ extension FetcherReport {
     private static let maximumOrigins = 65_536
     /// Seconds of one request. Bounded so that sums with ages do not overflow.
     fileprivate static let maximumDelay = 86_400
+    /// Milliseconds for which a circuit breaker can be open: the maximum of `backoff-max` and `retry-after-max`.
+    fileprivate static let maximumRetry = 86_400_000
     /// Maximum lifetime of an access token: ten years.
     fileprivate static let maximumLifetime = 315_360_000
 
@@ -63,6 +67,9 @@ extension FetcherReport {
             case .failed(let id, let failure):
                 begin(.failed, id)
                 failure.write(to: &message)
+            case .checked(let id, let refusal):
+                begin(.checked, id)
+                message.optional(refusal) { $1.write(to: &$0) }
             case .pong(let id):
                 begin(.pong, id)
             case .statistics(let id, let statistics):
@@ -94,6 +101,8 @@ extension FetcherReport {
         case .notModified: self = .notModified(id, try ResponseHeaders(&message))
         case .token: self = .token(id, try TokenGrant(&message))
         case .failed: self = .failed(id, try FetchFailure(&message))
+        case .checked:
+            self = .checked(id, try message.optional { message throws(MessageError) in try FetchRefusal(&message) })
         case .pong: self = .pong(id)
         case .statistics: self = .statistics(id, try FetcherStatistics(&message, maximumOrigins: Self.maximumOrigins))
         }
@@ -191,5 +200,22 @@ extension FetchFailure {
         self.init(
             try message.enumeration(Kind.self), try FetcherReport.sentence(&message),
             refreshToken: try message.optional { message throws(MessageError) in try message.secret() })
+    }
+}
+
+extension FetchRefusal {
+    fileprivate func write(to message: inout MessageWriter) {
+        failure.write(to: &message)
+        message.optional(retryIn) { $0.integer($1) }
+    }
+
+    fileprivate init(_ message: inout MessageReader) throws(MessageError) {
+        let failure = try FetchFailure(&message)
+        guard failure.refreshToken == nil else { throw MessageError("refusal: contains a refresh token") }
+        self.init(
+            failure,
+            retryIn: try message.optional { message throws(MessageError) in
+                Int64(try message.count(maximum: FetcherReport.maximumRetry))
+            })
     }
 }

@@ -10,6 +10,8 @@ package enum FetcherRequest: Sendable {
     /// The message contains the name of the origin, which was sent before.
     case download(UInt64, Download)
     case token(UInt64, TokenRequest)
+    /// Asks whether that download would be sent, which has no token.
+    case check(UInt64, Download)
     /// Cancels a request, whose report is ignored from now on.
     case cancel(UInt64)
     /// Answered by ``FetcherReport/pong(_:)`` on the thread that downloads.
@@ -19,7 +21,7 @@ package enum FetcherRequest: Sendable {
 
 extension FetcherRequest {
     private enum Kind: UInt8 {
-        case settings, origin, download, token, cancel, ping, statistics
+        case settings, origin, download, token, cancel, ping, statistics, check
     }
 
     /// Appends the message. Secrets are copied to `buffer` and to no other memory.
@@ -41,6 +43,10 @@ extension FetcherRequest {
                 message.enumeration(Kind.token)
                 message.integer(id)
                 request.write(to: &message)
+            case .check(let id, let download):
+                message.enumeration(Kind.check)
+                message.integer(id)
+                download.write(to: &message)
             case .cancel(let id):
                 message.enumeration(Kind.cancel)
                 message.integer(id)
@@ -62,6 +68,7 @@ extension FetcherRequest {
         case .origin: self = .origin(name: try message.text(), settings: try message.secret())
         case .download: self = .download(try message.integer(), try Download(&message, origin))
         case .token: self = .token(try message.integer(), try TokenRequest(&message, origin))
+        case .check: self = .check(try message.integer(), try Download(&message, origin))
         case .cancel: self = .cancel(try message.integer())
         case .ping: self = .ping(try message.integer())
         case .statistics: self = .statistics(try message.integer())

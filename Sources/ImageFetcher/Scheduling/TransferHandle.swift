@@ -39,7 +39,7 @@ package enum TransferJob: Sendable {
         switch self {
         case .download(let download):
             if let domain = download.target.federatedDomain { return HostKey(origin: origin.name, namedBy: domain) }
-            return HostKey(origin: origin.name, authority: WebURL.authority(ofNormalized: download.target.url))
+            return HostKey(origin: origin.name, authority: DownloadTarget.authority(of: download.target.url))
         case .token(_, let url):
             return HostKey(origin: origin.name, authority: url.authority)
         }

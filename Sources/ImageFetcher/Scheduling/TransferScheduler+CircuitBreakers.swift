@@ -65,6 +65,14 @@ extension TransferScheduler {
         uidLog.write(message, uid: uid, metadata, at: seconds)
     }
 
+    func refusal(of job: TransferJob, at now: NIODeadline) -> FetchRefusal? {
+        let host = job.host
+        let rejection = state.withLockedValue { $0.breakers.rejection(of: host, for: job.uid, at: now) }
+        guard let rejection else { return nil }
+        return FetchRefusal(
+            .rejected(host, rejection), retryIn: rejection == .probed ? nil : rejection.milliseconds)
+    }
+
     func statistics(at now: NIODeadline) -> FetcherStatistics {
         state.withLockedValue { state in
             var statistics = state.statistics

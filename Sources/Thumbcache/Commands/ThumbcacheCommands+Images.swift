@@ -114,6 +114,16 @@ extension ThumbcacheCommands {
         let value = try await reply(to: request).value
         return value.isNull ? nil : try ImageStatus(value)
     }
+
+    /// Explains what ``get(_:_:size:url:wait:policy:)`` would do now, and why. Downloads nothing, and does not throw if
+    /// the user is not logged in.
+    public func explain(
+        _ user: ThumbcacheID, _ profile: ThumbcacheID, size: ImageSize? = nil
+    ) async throws(ThumbcacheError) -> ImageExplanation {
+        var request = ThumbcacheRequest("EXPLAIN", try user.asUser, profile)
+        request.append(size)
+        return try ImageExplanation(try await reply(to: request).value)
+    }
 }
 
 extension ThumbcacheRequest {

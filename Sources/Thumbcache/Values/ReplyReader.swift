@@ -17,7 +17,7 @@ struct ReplyReader {
             }
     }
 
-    private mutating func member(_ key: String) -> Value? {
+    mutating func value(_ key: String) -> Value? {
         for _ in 0..<members.count / 2 {
             if next == members.count { next = 0 }
             defer { next += 2 }
@@ -27,24 +27,24 @@ struct ReplyReader {
     }
 
     mutating func bytes(_ key: String) throws(ThumbcacheError) -> ByteBuffer {
-        guard let bytes = member(key)?.bytes else { throw missing(key, "a string") }
+        guard let bytes = value(key)?.bytes else { throw missing(key, "a string") }
         return bytes
     }
 
     mutating func text(_ key: String) throws(ThumbcacheError) -> String {
-        guard let text = member(key)?.text else { throw missing(key, "a string") }
+        guard let text = value(key)?.text else { throw missing(key, "a string") }
         return text
     }
 
-    mutating func optionalText(_ key: String) -> String? { member(key)?.text }
+    mutating func optionalText(_ key: String) -> String? { value(key)?.text }
 
     mutating func number(_ key: String) throws(ThumbcacheError) -> Int {
-        guard let number = member(key)?.number else { throw missing(key, "a number") }
+        guard let number = value(key)?.number else { throw missing(key, "a number") }
         return number
     }
 
     mutating func optionalNumber(_ key: String) throws(ThumbcacheError) -> Int? {
-        switch member(key) {
+        switch value(key) {
         case .null?: return nil
         case let value?:
             guard let number = value.number else { throw missing(key, "a number") }

@@ -21,6 +21,7 @@ extension Command {
         case .warm: self = .warm(try WarmCommand(arguments))
         case .purge: self = .purge(try PurgeCommand(arguments))
         case .stat: self = .stat(try StatCommand(arguments))
+        case .explain: self = .explain(try ExplainCommand(arguments))
         case .login: self = .login(try LoginCommand(arguments))
         case .logout: self = .logout(try LogoutCommand(arguments))
         case .users: self = .users
@@ -131,6 +132,17 @@ extension StatCommand {
     }
 }
 
+extension ExplainCommand {
+    init(_ arguments: consuming Arguments) throws(CommandError) {
+        self.init(user: try arguments.user(), profile: try arguments.id("profile"))
+        var sizes = SizeParser()
+        while let option = try arguments.option() {
+            try sizes.read(option, from: &arguments)
+        }
+        size = try sizes.size(of: arguments)
+    }
+}
+
 extension LoginCommand {
     init(_ arguments: consuming Arguments) throws(CommandError) {
         self.init(user: try arguments.user())
@@ -227,7 +239,7 @@ extension CommandQuery {
 }
 
 enum CommandName: Int, CaseIterable {
-    case get, mget, put, warm, purge, stat
+    case get, mget, put, warm, purge, stat, explain
     case login, logout, users
     case subscribe, unsubscribe
     case hello, ping, echo, quit, reset, select, client
@@ -305,6 +317,10 @@ enum CommandName: Int, CaseIterable {
             command(
                 "Describes what is cached for a user or a profile", "images", ["readonly"],
                 .string("user"), .block("image", .string("profile"), .size, .fit, .format).optional)
+        case .explain:
+            command(
+                "Describes what a GET would do now, and why", "images", ["readonly"],
+                .string("user"), .string("profile"), .size, .fit, .format)
         case .login:
             command(
                 "Opens the cache of a user", "login", ["write", "denyoom"],

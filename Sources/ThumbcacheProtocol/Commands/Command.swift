@@ -12,6 +12,7 @@ public enum Command: Sendable, Equatable {
     case warm(WarmCommand)
     case purge(PurgeCommand)
     case stat(StatCommand)
+    case explain(ExplainCommand)
     case login(LoginCommand)
     case logout(LogoutCommand)
     case users
@@ -119,6 +120,12 @@ public struct PurgeCommand: Sendable, Equatable {
 public struct StatCommand: Sendable, Equatable {
     public var user: ByteBuffer
     public var profile: ByteBuffer?
+    public var size: ImageSize?
+}
+
+public struct ExplainCommand: Sendable, Equatable {
+    public var user: ByteBuffer
+    public var profile: ByteBuffer
     public var size: ImageSize?
 }
 

@@ -46,6 +46,44 @@ public enum StatKey: String, Sendable, CaseIterable {
     case epoch
 }
 
+/// The keys of EXPLAIN's reply and of the map `source` in it, in the order they are sent.
+public enum ExplainKey: String, Sendable, CaseIterable {
+    /// What GET does: `serve`, `refresh`, `revalidate`, `download`, `wait`, `render`, `fallback`, `none` or `fail`.
+    case action
+    /// The error reply of GET, or null.
+    case error
+    /// `memory` or `disk`; null if no image is held. The next four keys are null then, too.
+    case held
+    /// Scheme and host that the image came from, or `put`.
+    case from
+    /// As in META.
+    case age, ttl, state
+    /// Name of the origin, or null.
+    case origin
+    /// An array of maps with ``UpstreamKey``, in the order in which GET asks them.
+    case upstreams
+    /// Seconds until GET asks the origin, if something prevents it now; otherwise null.
+    case retryIn = "retry-in"
+    /// Requests that wait for the download in flight; null without one.
+    case waiting
+    /// Pixels of the request; null without SIZE.
+    case size
+    /// The map for the image that this one is rendered from, or null.
+    case source
+}
+
+/// The keys of an upstream in EXPLAIN's reply, in the order they are sent.
+public enum UpstreamKey: String, Sendable, CaseIterable {
+    /// Scheme, host and port.
+    case host
+    /// `ready`, `missing`, `unusable`, `suspended`, `unauthorized` or `failed`.
+    case state
+    /// Seconds since the response that is remembered, or null.
+    case age
+    /// Seconds until it is requested again, or null.
+    case retryIn = "retry-in"
+}
+
 /// The keys of HELLO's reply, in the order they are sent.
 public enum HelloKey: String, Sendable, CaseIterable {
     case server, version, proto, id, mode, role, modules

@@ -76,7 +76,10 @@ struct Get: DaemonCommand {
             + flag("CACHED", cached) + flag("NOWAIT", noWait) + flag("META", wantsMeta)
         let reply = try await environment.reply(to: words("GET", user, profile) + options, daemon)
         guard let image = (wantsMeta ? reply[MetaKey.image.rawValue] : reply)?.bytes else {
-            let reason = cached || noWait ? "none is cached" : "neither the cache nor the origin has one"
+            let reason =
+                url == nil
+                ? await environment.reason(user, profile, size.words, isCached: cached || noWait, daemon)
+                : "neither the cache nor this URL has one"
             throw try environment.noImage(format, "no such image: \(reason)")
         }
         let bytes = Array(image.readableBytesView)

@@ -48,7 +48,7 @@ struct Show: DaemonCommand {
         let decoder = try ImageDecoder()
         let request = words("GET", user, profile) + option("SIZE", size) + flag("CACHED", cached)
         guard let image = try await environment.reply(to: request, daemon).bytes else {
-            let reason = cached ? "none is cached" : "neither the cache nor the origin has one"
+            let reason = await environment.reason(user, profile, option("SIZE", size), isCached: cached, daemon)
             throw Failure(.noImage, "no such image: \(reason)")
         }
         let terminal = Terminal(STDOUT_FILENO, variable: environment.variable)

@@ -98,6 +98,42 @@ import ThumbcacheProtocol
         }
     }
 
+    @Test(arguments: [RESPVersion.two, .three])
+    func `EXPLAIN is a map with upstreams and source, also for a user who is not logged in`(
+        _ version: RESPVersion
+    ) async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice(version)
+            try await put("bob", "bob", on: client)
+            daemon.time.now += 7
+            let ready: [(String, Value)] = [
+                ("host", bulk("https://origin.test")), ("state", bulk("ready")), ("age", .null), ("retry-in", .null),
+            ]
+            func explained(_ own: KeyValuePairs<String, Value>, source: Value = .null) -> Value {
+                let keys = ["action", "error", "held", "from", "age", "ttl", "state", "origin", "upstreams"]
+                let entries = (keys + ["retry-in", "waiting", "size"]).map { key in
+                    (key, own.first { $0.key == key }?.value ?? .null)
+                }
+                return map(entries + [("source", source)], version)
+            }
+            let upstreams = Value.array([map(ready, version)])
+            let held = explained([
+                "action": bulk("serve"), "held": bulk("memory"), "from": bulk("put"), "age": .integer(7),
+                "state": bulk("fresh"), "origin": bulk("default"), "upstreams": upstreams,
+            ])
+            #expect(try await client.call("EXPLAIN", "alice", "bob") == held)
+            let rendered = explained(
+                ["action": bulk("serve"), "origin": bulk("default"), "upstreams": .array([]), "size": .integer(64)],
+                source: held)
+            #expect(try await client.call("EXPLAIN", "alice", "bob", "SIZE", "64", "FIT", "contain")["action"] != nil)
+            #expect(try await client.call("EXPLAIN", "alice", "bob", "SIZE", "64") == rendered)
+            let error = bulk("NOLOGIN the user is not logged in; send LOGIN first")
+            let unknown = explained(["action": bulk("fail"), "error": error, "upstreams": .array([])])
+            #expect(try await client.call("EXPLAIN", "nobody", "bob") == unknown)
+            #expect(daemon.fetcher.downloads.isEmpty)
+        }
+    }
+
     @Test(arguments: [
         ["GET", "nobody", "bob"], ["MGET", "nobody", "1", "bob"], ["PUT", "nobody", "bob", "x"],
         ["GET", "nobody", "bob", "CACHED", "META"],

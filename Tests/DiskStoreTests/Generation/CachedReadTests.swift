@@ -1,5 +1,6 @@
 import CacheCore
 import DiskStore
+import Foundation
 import Glibc
 import LinuxSupport
 import NIOConcurrencyHelpers
@@ -37,6 +38,20 @@ import Testing
                 Array(found.bytes.framed.readableBytesView)
                     == Array("$1000\r\n".utf8) + testImage(1).content + Array("\r\n".utf8))
             #expect(system.count(of: .open) == 0 && system.count(of: .read) == 0)
+        }
+    }
+
+    @Test func `a record is read without an effect on the entry`() throws {
+        try withGenerationStore { generationStore in
+            #expect(try generationStore.record(of: imageKey("bob")) == testImage(1).record)
+            #expect(try generationStore.record(of: imageKey("eve")) == nil)
+            #expect(system.count(of: .touch) == 0 && system.count(of: .unlink) == 0)
+            let path = try #require(tree.entries.first)
+            try Data("torn".utf8).write(to: URL(fileURLWithPath: path))
+            #expect(try generationStore.record(of: imageKey("bob")) == nil)
+            #expect(tree.entries == [path])
+            generationStore.close()
+            #expect(throws: StoreError.closed) { try generationStore.record(of: imageKey("bob")) }
         }
     }
 

@@ -38,7 +38,7 @@ def as_map(reply):
     return reply
 
 
-MAP_KEYS = (b"server", b"users", b"images", b"image", b"digest")
+MAP_KEYS = (b"server", b"users", b"images", b"image", b"digest", b"action")
 
 
 def check(what, got, expected):
@@ -182,6 +182,15 @@ entry = raw("STAT", user, "bob")
 check("STAT of a profile", sorted(entry), [key for key in expected if key != "image"])
 check("STAT of a profile and size", raw("STAT", user, "bob", "SIZE", 64)["digest"].decode(), digest)
 check("STAT of a missing image", raw("STAT", user, "eve"), None)
+
+# EXPLAIN.
+why = raw("EXPLAIN", user, "bob")
+keys = "action error held from age ttl state origin upstreams retry-in waiting size source".split()
+check("EXPLAIN's keys", sorted(why), sorted(keys))
+check("EXPLAIN of a held image", (why["action"], why["from"], why["state"]), (b"serve", b"put", b"fresh"))
+why = raw("EXPLAIN", user, "eve", "SIZE", 64)
+check("EXPLAIN of a missing image", (why["action"], why["held"], why["size"]), (b"download", None, 64))
+check("EXPLAIN of a user who is not logged in", raw("EXPLAIN", user + "x", "bob")["error"][:8], b"NOLOGIN ")
 
 # PURGE.
 one = raw("PURGE", user, 1, "bob")

@@ -48,6 +48,20 @@ import Testing
         }
     }
 
+    @Test func `a refusal states how long the breaker of the uid stays open, and sends nothing`() async throws {
+        try await withOrigin(["/a": { _, peer in peer.answer([], status: "500 Broken") }]) { server, fetcher in
+            var origin = Origin.test()
+            origin.breaker = BreakerPolicy(failures: 1, backoff: 3_600_000, backoffMax: 3_600_000)
+            let url = server.url("/a")
+            #expect(fetcher.refusal(of: .download(.test(url, of: origin))) == nil)
+            _ = await fetcher.outcome(url, of: origin, uid: 1)
+            let refusal = try #require(fetcher.refusal(of: .download(.test(url, of: origin))))
+            #expect(refusal.failure.kind == .circuitOpen && (1...3_600_000).contains(refusal.retryIn ?? 0))
+            #expect(fetcher.refusal(of: .download(.test(url, of: origin, uid: 1_001))) == nil)
+            #expect(server.requests.count == 1)
+        }
+    }
+
     @Test func `F37: after a cancelled probe, another request is the probe`() async throws {
         let arrived = Gate()
         try await withOrigin([

@@ -88,7 +88,7 @@ extension Origin {
     func at(_ url: String) -> Origin {
         guard self.url == Self.anywhere else { return self }
         var origin = self
-        origin.url = WebURL.authority(ofNormalized: url) + "/{profile}"
+        origin.url = DownloadTarget.authority(of: url) + "/{profile}"
         return origin
     }
 }

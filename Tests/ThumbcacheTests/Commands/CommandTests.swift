@@ -128,6 +128,25 @@ import Testing
         #expect(try profile.result.get()?.length == 3)
     }
 
+    @Test func `EXPLAIN, with a source`() async throws {
+        func explained(_ action: String, _ size: String, _ source: String) -> String {
+            "%13\r\n+action\r\n+\(action)\r\n+error\r\n_\r\n+held\r\n+disk\r\n+from\r\n+put\r\n+age\r\n:4\r\n"
+                + "+ttl\r\n_\r\n+state\r\n+fresh\r\n+origin\r\n+default\r\n+upstreams\r\n*1\r\n%4\r\n"
+                + "+host\r\n+https://a.test\r\n+state\r\n+suspended\r\n+age\r\n_\r\n+retry-in\r\n:3\r\n"
+                + "+retry-in\r\n_\r\n+waiting\r\n:2\r\n+size\r\n\(size)\r\n+source\r\n\(source)"
+        }
+        let reply = explained("render", ":64", explained("new", "_", "_\r\n"))
+        let (request, result) = try await exchange(reply) { try await $0.explain("alice", "bob", size: 64) }
+        #expect(request == ["EXPLAIN", "alice", "bob", "SIZE", "64"])
+        let explanation = try result.get()
+        #expect(explanation.action == .render && explanation.size == 64 && explanation.waiting == 2)
+        #expect(explanation.held?.place == "disk" && explanation.held?.age == .seconds(4))
+        #expect(explanation.upstreams.map(\.state) == [.suspended])
+        #expect(explanation.upstreams.map(\.retryIn) == [.seconds(3)])
+        let source = try #require(explanation.source)
+        #expect(source.action == nil && source.size == nil && source.source == nil)
+    }
+
     @Test func `USERS, INFO, METRICS and PING`() async throws {
         let users = try await exchange("*2\r\n$5\r\nalice\r\n$1\r\nx\r\n") { try await $0.users() }
         #expect(try users.result.get() == ["alice", "x"])
@@ -150,6 +169,7 @@ import Testing
             { try await $0.logIn("alice") }, { _ = try await $0.logOut("alice") },
             { _ = try await $0.get("alice", "bob") },
             { _ = try await $0.mget("alice", ["bob", "carol"]) }, { _ = try await $0.stat("alice") },
+            { _ = try await $0.explain("alice", "bob") },
             { try await $0.ping() },
         ]
         for command in commands {

@@ -143,12 +143,18 @@ import Testing
         (["stat", "alice"], "*-1\r\n"),
     ])
     func `status 4 if there is no image`(_ arguments: [String], _ reply: String) throws {
-        let run = try Thumbcachectl.run(arguments, against: FakeDaemon(replies: [reply]))
+        var daemon = FakeDaemon(replies: [reply])
+        // A daemon that does not know EXPLAIN.
+        if arguments[0] == "get" { daemon.furtherConnections = [["-ERR unknown command 'EXPLAIN', see COMMAND\r\n"]] }
+        let run = try Thumbcachectl.run(arguments, against: daemon)
         #expect(run.status == 4)
         #expect(run.text == "")
         #expect(run.errors != "")
+        if arguments[0] == "get" {
+            #expect(run.errors.contains("none is cached") || run.errors.contains("neither the cache nor the origin"))
+        }
 
-        let json = try Thumbcachectl.run(arguments + ["--json"], against: FakeDaemon(replies: [reply]))
+        let json = try Thumbcachectl.run(arguments + ["--json"], against: daemon)
         #expect(json.status == 4)
         #expect(json.text == "null\n")
     }

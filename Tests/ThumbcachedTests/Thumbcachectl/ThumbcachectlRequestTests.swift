@@ -31,6 +31,8 @@ import Testing
         (["stat", "alice"], ["STAT", "alice"]),
         (["stat", "alice", "bob"], ["STAT", "alice", "bob"]),
         (["stat", "alice", "bob", "--size", "64"], ["STAT", "alice", "bob", "SIZE", "64"]),
+        (["explain", "alice", "bob"], ["EXPLAIN", "alice", "bob"]),
+        (["explain", "alice", "bob", "--size", "64"], ["EXPLAIN", "alice", "bob", "SIZE", "64"]),
         (["get", "alice", "bob", "--wait", "2"], ["GET", "alice", "bob", "WAIT", "2000"]),
         (["get", "alice", "bob", "--wait", "1m"], ["GET", "alice", "bob", "WAIT", "60000"]),
         (["info", "Memory", "all"], ["INFO", "Memory", "all"]),

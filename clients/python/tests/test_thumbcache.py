@@ -187,6 +187,17 @@ class Tests(unittest.TestCase):
         self.assertEqual((status.digest, status.width), (image.digest, image.width))
         self.assertIsNone(self.thumbcache.stat_image("alice", "nobody"))
 
+    def test_explain_says_what_get_does(self) -> None:
+        self.assertEqual(self.thumbcache.explain("alice", "carol").action, "fail")
+        self.thumbcache.login("alice")
+        self.thumbcache.put("alice", "carol", CAROL)
+        held = self.thumbcache.explain("alice", "carol")
+        self.assertEqual((held.action, held.from_, held.state, held.source), ("serve", "put", "fresh", None))
+        missing = self.thumbcache.explain("alice", "nobody", size=64)
+        self.assertEqual((missing.action, missing.held, missing.size), ("download", None, 64))
+        upstreams = missing.upstreams or (missing.source and missing.source.upstreams) or []
+        self.assertEqual([upstream.state for upstream in upstreams], ["ready"])
+
     def test_get_many_returns_images_nulls_and_errors(self) -> None:
         self.thumbcache.login("alice")
         image, none, error = self.thumbcache.get_many("alice", "bob", "nobody", "denied", wait=60)

@@ -8,11 +8,12 @@ from ._errors import (
     OriginTimeoutError, RequestCancelledError, ShuttingDownError, StoreError, ThumbcacheError, TooLargeError,
     UnauthorizedError, UnavailableError,
 )
-from ._values import UNCHANGED, Event, Image, ImageStatus, Receipt, Unchanged, UserStatus
+from ._values import UNCHANGED, Event, Explanation, Image, ImageStatus, Receipt, Unchanged, Upstream, UserStatus
 
 __all__ = [
-    "AsyncClient", "BadImageError", "BusyError", "Client", "DeniedError", "Event", "Fit", "Format", "Image",
-    "ImageStatus", "InvalidRequestError", "Name", "NoSpaceError", "NotLoggedInError", "OriginError",
+    "AsyncClient", "BadImageError", "BusyError", "Client", "DeniedError", "Event", "Explanation", "Fit", "Format",
+    "Image", "ImageStatus", "InvalidRequestError", "Name", "NoSpaceError", "NotLoggedInError", "OriginError",
     "OriginTimeoutError", "Receipt", "RequestCancelledError", "ShuttingDownError", "StoreError", "ThumbcacheError",
-    "TooLargeError", "UNCHANGED", "UnauthorizedError", "UnavailableError", "Unchanged", "UserStatus",
+    "TooLargeError", "UNCHANGED", "UnauthorizedError", "UnavailableError", "Unchanged", "Upstream",
+    "UserStatus",
 ]

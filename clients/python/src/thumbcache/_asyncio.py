@@ -59,6 +59,7 @@ class AsyncClient:
     warm = _method(_commands.warm)
     stat = _method(_commands.stat)
     stat_image = _method(_commands.stat_image)
+    explain = _method(_commands.explain)
 
     async def _run(self, command: Command[T]) -> T:
         with converted():

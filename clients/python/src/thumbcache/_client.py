@@ -65,6 +65,7 @@ class Client:
     warm = _method(_commands.warm)
     stat = _method(_commands.stat)
     stat_image = _method(_commands.stat_image)
+    explain = _method(_commands.explain)
 
     def _run(self, command: Command[T]) -> T:
         with converted():

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union
 import redis
 
 from ._errors import ThumbcacheError, from_reply
-from ._values import UNCHANGED, Event, Image, ImageStatus, Receipt, Unchanged, UserStatus
+from ._values import UNCHANGED, Event, Explanation, Image, ImageStatus, Receipt, Unchanged, UserStatus
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -170,6 +170,14 @@ def stat_image(
     """Returns the description of a held image, or None. Downloads and renders nothing."""
     options = _options(SIZE=size, FIT=fit, FORMAT=format)
     return Command(["STAT", user, profile, *options], lambda reply: None if reply is None else ImageStatus.read(reply))
+
+
+def explain(
+    user: Name, profile: Name, *, size: int | None = None, fit: Fit | None = None, format: Format | None = None
+) -> Command[Explanation]:
+    """Returns what ``get`` would do now, and why. Downloads nothing."""
+    options = _options(SIZE=size, FIT=fit, FORMAT=format)
+    return Command(["EXPLAIN", user, profile, *options], Explanation.read)
 
 
 def subscribe(*users: Name) -> Command[Event | None]:

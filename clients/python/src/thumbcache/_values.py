@@ -86,6 +86,58 @@ class Image(ImageStatus):
     image: bytes = dataclasses.field(repr=False)
 
 
+@dataclasses.dataclass(frozen=True)
+class Upstream(_Map):
+    """A server that images of the origin are requested from."""
+
+    #: Scheme, host and port.
+    host: str
+    #: ``ready``, ``missing``, ``unusable``, ``suspended``, ``unauthorized`` or ``failed``.
+    state: str
+    #: Seconds since the response that is remembered, or None.
+    age: int | None
+    #: Seconds until it is asked again, or None.
+    retry_in: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation(_Map):
+    """What ``get`` would do now, and why."""
+
+    #: ``serve``, ``refresh``, ``revalidate``, ``download``, ``wait``, ``render``, ``fallback``, ``none`` or ``fail``.
+    action: str
+    #: Code and message of the error that ``get`` raises, or None.
+    error: str | None
+    #: ``memory`` or ``disk``; None if no image is held.
+    held: str | None
+    #: Scheme and host that the image came from, or ``put``.
+    from_: str | None
+    #: As in ImageStatus.
+    age: int | None
+    ttl: int | None
+    state: str | None
+    origin: str | None
+    #: In the order in which they are asked. Empty if `source` has them.
+    upstreams: list[Upstream]
+    #: Seconds until the origin is asked, if something prevents it now.
+    retry_in: int | None
+    #: Requests that wait for the download in flight, or None.
+    waiting: int | None
+    size: int | None
+    #: The image that this one is rendered from, or None.
+    source: Explanation | None
+
+    @classmethod
+    def read(cls, reply: list[Any]) -> Explanation:
+        values: dict[str, Any] = {}
+        for key, value in zip(reply[::2], reply[1::2]):
+            name = key.decode().replace("-", "_")
+            values["from_" if name == "from" else name] = value.decode() if isinstance(value, bytes) else value
+        values["upstreams"] = [Upstream.read(upstream) for upstream in values["upstreams"]]
+        values["source"] = values["source"] and cls.read(values["source"])
+        return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
+
+
 class Unchanged(enum.Enum):
     """The type of UNCHANGED: the image has the digest that the client knows."""
 
