@@ -3,7 +3,7 @@ import ThumbcacheProtocol
 /// Limits of a connection, of one account's connections and of all together.
 public struct ServerLimits: Sendable, Equatable {
     public var connections: Int
-    public var connectionsPerUID: Int
+    public var connectionsPerAccount: Int
     /// Connections that are reserved for admins, so that a logout hook can always connect.
     public var adminConnections: Int
     /// Limits of a request. ``RequestLimits/payloadBytes`` also limits a connection's unprocessed input.
@@ -18,22 +18,22 @@ public struct ServerLimits: Sendable, Equatable {
     /// Milliseconds in which a refused or evicted peer can read the reason.
     var farewell: Int64 = 100
     /// GETs of one account that may wait for the disk, a rendition or a download, in flight included.
-    public var queuePerUID: Int
+    public var queuePerAccount: Int
     /// Users whose events one connection can receive.
     public var subscriptions: Int
 
     public init(
-        connections: Int = 1024, connectionsPerUID: Int = 256, adminConnections: Int = 16,
+        connections: Int = 1024, connectionsPerAccount: Int = 256, adminConnections: Int = 16,
         request: RequestLimits = RequestLimits(), output: Int = 16 << 20, stall: Int64 = 30_000,
-        queuePerUID: Int = 1024, subscriptions: Int = 1024
+        queuePerAccount: Int = 1024, subscriptions: Int = 1024
     ) {
         self.connections = connections
-        self.connectionsPerUID = connectionsPerUID
+        self.connectionsPerAccount = connectionsPerAccount
         self.adminConnections = adminConnections
         self.request = request
         self.output = output
         self.stall = stall
-        self.queuePerUID = queuePerUID
+        self.queuePerAccount = queuePerAccount
         self.subscriptions = subscriptions
     }
 }

@@ -96,7 +96,7 @@ public final class CurlImageFetcher: Sendable {
     /// Starts a download or a token request, or queues it if a limit is reached. Never blocks.
     ///
     /// `onEnd` is called at most once, on the fetcher's thread: see ``CacheCore/ImageFetching``.
-    /// - Throws: when too many requests of the uid wait, and when the host's circuit breaker is open.
+    /// - Throws: when too many requests of the account wait, and when the host's circuit breaker is open.
     package func start(
         _ job: TransferJob, onEnd: @escaping @Sendable (TransferOutcome) -> Void
     ) throws(FetchFailure) -> any DownloadHandle {

@@ -28,7 +28,8 @@ struct FetcherEnvironment: Sendable {
     func lookupLimits(_ settings: FetcherSettings) -> NameLookups.Limits {
         let ofTokens = TokenTransfer.maximumConcurrent
         return NameLookups.Limits(
-            all: lookups ?? settings.downloads + ofTokens, perUID: lookups ?? settings.downloadsPerUID + ofTokens)
+            all: lookups ?? settings.downloads + ofTokens,
+            perAccount: lookups ?? settings.downloadsPerAccount + ofTokens)
     }
 }
 
@@ -40,13 +41,13 @@ extension FetcherSettings {
     func queueLimits(_ kind: TransferKind) -> TransferQueue.Limits {
         switch kind {
         case .download:
-            return .init(active: downloads, activePerUID: downloadsPerUID, waitingPerUID: queuePerUID)
+            return .init(active: downloads, activePerAccount: downloadsPerAccount, waitingPerAccount: queuePerAccount)
         case .token:
             // Active token requests are limited for each origin only, so that a hanging endpoint does not delay others.
-            let total = downloadsPerUID + queuePerUID
+            let total = downloadsPerAccount + queuePerAccount
             return .init(
-                active: TokenTransfer.maximumConcurrent, activePerUID: TokenTransfer.maximumConcurrent,
-                waitingPerUID: total, totalPerUID: total)
+                active: TokenTransfer.maximumConcurrent, activePerAccount: TokenTransfer.maximumConcurrent,
+                waitingPerAccount: total, totalPerAccount: total)
         }
     }
 }

@@ -42,7 +42,7 @@ public final class SocketLoop: EventLoop {
 
     /// Starts the loop's thread.
     /// - Throws: ``IOError`` if epoll or eventfd fails; `SystemError` if the thread cannot be created.
-    public init(named name: String = "sockets") throws {
+    public init(named name: String = "event loop") throws {
         poller = try Poller()
         buffers = StreamBuffers()
         try start(named: name)

@@ -9,9 +9,9 @@ public final class SocketLoopGroup: EventLoopGroup {
     private let others = Atomic<Int>(0)
 
     /// - Parameter threads: 1 or more.
-    /// - Throws: what ``SocketLoop/init()`` throws.
+    /// - Throws: what ``SocketLoop/init(named:)`` throws.
     public init(threads: Int) throws {
-        loops = try (0..<max(1, threads)).map { _ in try SocketLoop() }
+        loops = try (0..<max(1, threads)).map { try SocketLoop(named: "event loop \($0)") }
     }
 
     public func nextForSocket() -> SocketLoop { next(in: sockets) }

@@ -1,7 +1,7 @@
 /// The settings of a client. The defaults suit a desktop program.
 public struct ThumbcacheConfiguration: Sendable {
     /// The maximum number of connections for GETs that may wait for a download; at least 1. Short commands and each
-    /// subscription use additional connections. Default: 8. The daemon allows 256 per uid by default.
+    /// subscription use additional connections. Default: 8. The daemon allows 256 per account by default.
     public var maximumConnections = 8
     /// The maximum number of requests in flight on the connection for short commands; at least 1. Default: 64.
     public var maximumPipelined = 64

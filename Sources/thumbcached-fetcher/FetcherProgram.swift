@@ -95,7 +95,7 @@ enum FetcherProgram {
         guard allowed < wanted else { return settings }
         var limited = settings
         limited.downloads = max(1, (allowed - needed(0)) / descriptorsPerDownload)
-        limited.downloadsPerUID = min(limited.downloadsPerUID, limited.downloads)
+        limited.downloadsPerAccount = min(limited.downloadsPerAccount, limited.downloads)
         log.warning(
             "limit of open files too low; raise LimitNOFILE= in the unit",
             metadata: ["limit": "\(allowed)", "needed": "\(wanted)", "downloads": "\(limited.downloads)"])

@@ -108,7 +108,7 @@ public final class FakeFetcher: ImageFetching {
         state.withLockedValue { $0.downloads.append(download) }
         starts.arrive()
         if let outcome = answer?(request) {
-            if let pool { pool.submit(for: request.uid) { download.end(outcome) } } else { download.end(outcome) }
+            if let pool { pool.submit(for: request.account) { download.end(outcome) } } else { download.end(outcome) }
         }
         return download
     }

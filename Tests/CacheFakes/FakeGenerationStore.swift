@@ -84,7 +84,7 @@ public final class FakeGenerationStore: GenerationStore {
         try work {
             store.disk.contents.withLockedValue { contents in
                 let images = contents.images[generation] ?? [:]
-                let renditions = images.filter { $0.key.profile == profile && $0.value.record.rendered != nil }.keys
+                let renditions = images.filter { $0.key.profile == profile && $0.value.record.sourceDigest != nil }.keys
                 for other in renditions.filter({ $0 != imageKey }).prefix(max(0, renditions.count - most)) {
                     contents.images[generation]?[other] = nil
                 }

@@ -27,15 +27,15 @@ public final class FakeWorld: Sendable {
     }
 
     /// - Parameters:
-    ///   - disk: the pool for reads and writes of images; runs work inline by default.
-    ///   - lifecycle: the pool for logins.
-    ///   - invalidations: the pool for purges and logouts; `lifecycle` by default.
+    ///   - imagePool: the pool for reads and writes of images; runs work inline by default.
+    ///   - loginPool: the pool for logins.
+    ///   - invalidationPool: the pool for purges and logouts; `loginPool` by default.
     ///   - memory: the capacity of the memory tier in bytes.
     ///   - yield: called between the steps of background work.
     ///   - writes: the limits of queued writes.
     public init(
-        store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
-        lifecycle: any BlockingPool = ImmediatePool(), invalidations: (any BlockingPool)? = nil,
+        store: FakeStore? = nil, imagePool: any BlockingPool = ImmediatePool(),
+        loginPool: any BlockingPool = ImmediatePool(), invalidationPool: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         yield: @escaping YieldToOthers = {}, writes: WriteBehind.Limits? = nil,
         budget: MemoryBudget = MemoryBudget(), renderer: FakeRenderer? = nil,
@@ -51,14 +51,13 @@ public final class FakeWorld: Sendable {
         self.renderer = renderer
         self.time = time
         let behind = WriteBehind(
-            writer: disk, time: time, yield: yield, limits: writes ?? .init(tier: memory)
+            writer: imagePool, time: time, yield: yield, limits: writes ?? .init(tier: memory)
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, renderer: renderer,
-            memory: MemoryTier(capacity: memory), budget: budget, disk: disk, writes: behind, lifecycle: lifecycle,
-            invalidations: invalidations ?? lifecycle,
-            tasks: tasks, time: time, framing: .bare, counters: CacheCounters(), events: EventHub(),
-            yield: yield,
+            memory: MemoryTier(capacity: memory), budget: budget, imagePool: imagePool, writes: behind,
+            loginPool: loginPool, invalidationPool: invalidationPool ?? loginPool, tasks: tasks, time: time,
+            framing: .bare, counters: CacheCounters(), events: EventHub(), yield: yield,
             settings: { box.withLockedValue { $0 } })
     }
 }

@@ -131,12 +131,12 @@ extension FetcherClient {
 
     /// Starts a download.
     func begin(
-        uid: UInt32 = 1_000, condition: DownloadCondition? = nil
+        account: UInt32 = 1_000, condition: DownloadCondition? = nil
     ) throws -> (outcome: Awaited<DownloadOutcome>, handle: any DownloadHandle) {
         let outcome = Awaited<DownloadOutcome>()
         let target = DownloadTarget(url: "https://origin.test/bob", isNamedByClient: false)
         let download = Download(
-            uid: uid, origin: Self.origin, target: target, token: Secret("token".utf8), condition: condition,
+            account: account, origin: Self.origin, target: target, token: Secret("token".utf8), condition: condition,
             framing: .bare)
         return (outcome, try start(download) { outcome.set($0) })
     }
@@ -144,13 +144,13 @@ extension FetcherClient {
     func refusal() async -> FetchRefusal? {
         let target = DownloadTarget(url: "https://origin.test/bob", isNamedByClient: false)
         return await refusal(
-            of: Download(uid: 1_000, origin: Self.origin, target: target, token: nil, framing: .bare))
+            of: Download(account: 1_000, origin: Self.origin, target: target, token: nil, framing: .bare))
     }
 
     func beginRefresh() throws -> Awaited<Result<TokenGrant, FetchFailure>> {
         let outcome = Awaited<Result<TokenGrant, FetchFailure>>()
         let request = TokenRequest(
-            uid: 1_000, origin: Self.origin, endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c"),
+            account: 1_000, origin: Self.origin, endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c"),
             refreshToken: Secret("r".utf8))
         _ = try refresh(request) { outcome.set($0) }
         return outcome

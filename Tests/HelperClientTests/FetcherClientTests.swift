@@ -33,7 +33,7 @@ import Testing
                 Issue.record("the second message is not the download")
                 return
             }
-            #expect(download.origin.name == "test" && download.uid == 1_000)
+            #expect(download.origin.name == "test" && download.account == 1_000)
             #expect(download.target.url == "https://origin.test/bob")
             #expect(download.token == Secret("token".utf8))
             #expect(download.condition == condition)
@@ -169,15 +169,15 @@ import Testing
         }
     }
 
-    @Test func `I8: the requests in flight of each uid are limited`() async throws {
-        try await withClient({ ($0.downloadsPerUID, $0.queuePerUID) = (1, 1) }) { client, fetchers in
+    @Test func `I8: the requests in flight of each account are limited`() async throws {
+        try await withClient({ ($0.downloadsPerAccount, $0.queuePerAccount) = (1, 1) }) { client, fetchers in
             let fetcher = try fetchers.next()
             let handles = try (0..<4).map { _ in try client.begin().handle }
             let busy = FetchFailure.busy(
                 "twice limits.downloads-per-uid + limits.queue-per-uid: 4 downloads and token requests of this account "
                     + "are in flight; try again later")
             #expect(throws: busy) { try client.begin() }
-            _ = try client.begin(uid: 1_001)
+            _ = try client.begin(account: 1_001)
             handles[0].cancel()
             _ = try client.begin()
             _ = fetcher
@@ -244,7 +244,7 @@ import Testing
                     Issue.record("the fetcher received another message")
                     return
                 }
-                #expect(download.uid == 1_000 && download.token == nil)
+                #expect(download.account == 1_000 && download.token == nil)
                 try fetcher.send(.checked(id, refusal))
                 #expect(await refused == refusal)
             }

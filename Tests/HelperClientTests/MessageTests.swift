@@ -10,19 +10,19 @@ import Testing
 @Suite struct MessageTests {
     private static var requests: [FetcherRequest] {
         var settings = FetcherSettings(version: "1.2", logLevel: "debug")
-        (settings.origins, settings.authorities, settings.queuePerUID) = (["a"], ["/x.pem"], 9)
+        (settings.origins, settings.authorities, settings.queuePerAccount) = (["a"], ["/x.pem"], 9)
         let origin = Origin(name: "a", url: "https://a.test/{profile}")
         let target = DownloadTarget(url: "https://b.test/x", isNamedByClient: true)
         let condition = DownloadCondition(url: "https://b.test/y", etag: nil, lastModified: "yesterday")
         let download = Download(
-            uid: 7, origin: origin, target: target, token: Secret("t".utf8), timeout: 11,
+            account: 7, origin: origin, target: target, token: Secret("t".utf8), timeout: 11,
             condition: condition, framing: .bare)
         let federated = Download(
-            uid: 7, origin: origin,
+            account: 7, origin: origin,
             target: DownloadTarget(url: "https://c.test/z", isNamedByClient: false, federatedDomain: "e.test"),
             token: nil, framing: .bare)
         let token = TokenRequest(
-            uid: 7, origin: origin,
+            account: 7, origin: origin,
             endpoint: TokenEndpoint(url: "https://t.test/", clientID: "c", clientSecret: Secret("s".utf8)),
             refreshToken: Secret("r".utf8))
         return [
@@ -35,7 +35,7 @@ import Testing
     private static var reports: [FetcherReport] {
         let headers = ResponseHeaders(["etag": ["x"]], delay: 2, redirects: [ResponseHeaders(["a": []])])
         var figures = FetcherStatistics()
-        (figures.inFlight, figures.queued, figures.hostsOpen, figures.uidsOpen) = (1, 2, 3, 4)
+        (figures.inFlight, figures.queued, figures.hostsOpen, figures.accountsOpen) = (1, 2, 3, 4)
         figures.origins["a"] = .init()
         figures.origins["a"]?.counts[.bytes] = 5
         figures.origins["a"]?.longestRetryIn = 6
@@ -125,7 +125,7 @@ import Testing
     @Test func `every property of a fetcher's settings is sent`() throws {
         var settings = FetcherSettings(version: "1.2", logLevel: "debug")
         (settings.maximumImageBytes, settings.maximumDimension, settings.maximumTokenBytes) = (1, 2, 3)
-        (settings.downloads, settings.downloadsPerUID, settings.queuePerUID) = (4, 5, 6)
+        (settings.downloads, settings.downloadsPerAccount, settings.queuePerAccount) = (4, 5, 6)
         (settings.origins, settings.authorities) = (["a"], ["/x.pem"])
         #expect(Mirror(reflecting: settings).children.count == FetcherSettings.fields.count)
         var buffer = ByteBuffer()
@@ -157,7 +157,7 @@ import Testing
     @Test(arguments: [Int64.max, 1 << 41, 86_402_000])
     func `I8: counts and durations of a fetcher are capped when they are decoded`(_ number: Int64) throws {
         var figures = FetcherStatistics()
-        (figures.inFlight, figures.queued, figures.hostsOpen, figures.uidsOpen) = (.max, .max, .max, .max)
+        (figures.inFlight, figures.queued, figures.hostsOpen, figures.accountsOpen) = (.max, .max, .max, .max)
         figures.origins["a"] = .init()
         for counter in FetcherStatistics.Counter.allCases { figures.origins["a"]?.counts[counter] = Int(number) }
         figures.origins["a"]?.add(retryIn: number, isForAll: true)
@@ -166,7 +166,7 @@ import Testing
             return
         }
         #expect(origin.retryIn == 86_401_000 && origin.longestRetryIn == 86_401_000)
-        let counts = [known.inFlight, known.queued, known.hostsOpen, known.uidsOpen]
+        let counts = [known.inFlight, known.queued, known.hostsOpen, known.accountsOpen]
         #expect(counts.allSatisfy { $0 == 1 << 40 })
         #expect(FetcherStatistics.Counter.allCases.allSatisfy { origin.counts[$0] <= 1 << 40 })
         let refusal = FetchRefusal(.circuitOpen("open"), retryIn: number)

@@ -3,7 +3,8 @@ import NIOConcurrencyHelpers
 
 /// A lock for tasks, acquired in the order of their calls.
 ///
-/// Serializes login, purge and logout of one user. An actor cannot: it is reentrant at each `await`.
+/// Serializes the logins, purges and logouts of a user, and the pending logouts of a uid. An actor cannot: it is
+/// reentrant at each `await`.
 final class AsyncFIFOLock: Sendable {
     private struct State {
         var isHeld = false

@@ -7,15 +7,15 @@ import NIOConcurrencyHelpers
 /// writing takes as much processor time as downloading. Deferring writes shortens fetching all images after a login by
 /// a third.
 ///
-/// One thread writes, in turns between uids. An image beyond the limits is not written, and is lost when the memory
+/// One thread writes, in turns between accounts. An image beyond the limits is not written, and is lost when the memory
 /// tier evicts it: the queue must not grow when the disk is slower than the network. Safe from any thread; never waits
 /// for the disk.
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that may wait while downloads are in flight.
         public var idle: Int
-        /// Bytes that may wait, of one uid and in all (``MemoryBudget``). A single image always may.
-        public var bytes = MemoryBudget.Limits(perUID: 64 << 20, total: 128 << 20)
+        /// Bytes that may wait, of one account and in all (``MemoryBudget``). A single image always may.
+        public var bytes = MemoryBudget.Limits(perAccount: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
 
@@ -82,15 +82,15 @@ public final class WriteBehind: Sendable {
 
     /// Enqueues an image of `bytes` bytes of memory. Returns false if too many bytes wait; then it is not written.
     /// - Parameter write: may block on the disk.
-    func add(uid: UInt32, bytes: Int, _ write: @escaping @Sendable () -> Void) -> Bool {
+    func add(account: UInt32, bytes: Int, _ write: @escaping @Sendable () -> Void) -> Bool {
         let bytes = bytes + Self.overhead
-        let lease = budget.lease(for: uid)
+        let lease = budget.lease(for: account)
         let isAccepted = state.withLockedValue { state in
             if !lease.reserve(bytes) {
                 guard state.waiting.isEmpty else { return false }
                 lease.set(to: bytes)
             }
-            state.waiting.append(Piece(lease: lease, bytes: bytes, write: write), of: uid, cost: bytes)
+            state.waiting.append(Piece(lease: lease, bytes: bytes, write: write), of: account, cost: bytes)
             state.bytes += bytes
             if state.bytes > limits.idle || state.isHurried { state.overdue = state.waiting.count }
             return true
@@ -109,7 +109,7 @@ public final class WriteBehind: Sendable {
         while hurry() {
             timeIsUp()
             // There is one thread, so this usually runs after the last write.
-            await writer.value(for: Self.everybody) {}
+            await writer.value(for: Self.writerUID) {}
         }
     }
 
@@ -121,8 +121,8 @@ public final class WriteBehind: Sendable {
         }
     }
 
-    /// The account of the writer's pool; the queue here already schedules between uids.
-    private static var everybody: UInt32 { 0 }
+    /// The uid that is charged in the writer's pool; the queue here already schedules between accounts.
+    private static var writerUID: UInt32 { 0 }
 
     /// Starts writing if an image is due; otherwise makes sure that the timer runs.
     private func proceed() {
@@ -136,7 +136,7 @@ public final class WriteBehind: Sendable {
             }
             return state.isWriting
         }
-        if begins { writer.submit(for: Self.everybody) { self.writeAll() } }
+        if begins { writer.submit(for: Self.writerUID) { self.writeAll() } }
     }
 
     private func timeIsUp() {

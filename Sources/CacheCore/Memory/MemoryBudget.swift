@@ -8,11 +8,11 @@ import NIOConcurrencyHelpers
 public final class MemoryBudget: Sendable {
     public struct Limits: Sendable, Equatable {
         /// Bytes.
-        public var perUID: Int
+        public var perAccount: Int
         public var total: Int
 
-        public init(perUID: Int = 64 << 20, total: Int = 256 << 20) {
-            self.perUID = perUID
+        public init(perAccount: Int = 64 << 20, total: Int = 256 << 20) {
+            self.perAccount = perAccount
             self.total = total
         }
     }
@@ -30,7 +30,7 @@ public final class MemoryBudget: Sendable {
 
         func fits(_ count: Int, of account: UInt32, _ limits: Limits) -> Bool {
             let own = held[account] ?? 0
-            guard own + count <= limits.perUID else { return false }
+            guard own + count <= limits.perAccount else { return false }
             let accounts = held.count + (own == 0 ? 1 : 0)
             return total + count <= limits.total || own + count <= limits.total / accounts
         }
@@ -92,9 +92,9 @@ public final class MemoryBudget: Sendable {
         let limits = limits()
         let (own, total) = state.withLockedValue { ($0.held[account] ?? 0, $0.total) }
         let remedy = "end requests or sessions, or retry later"
-        return own < limits.perUID && total >= limits.total
+        return own < limits.perAccount && total >= limits.total
             ? "limits.memory (\(limits.total) bytes): all accounts use \(total), account \(account) \(own); \(remedy)"
-            : "limits.memory-per-uid (\(limits.perUID) bytes): account \(account) uses \(own); \(remedy)"
+            : "limits.memory-per-uid (\(limits.perAccount) bytes): account \(account) uses \(own); \(remedy)"
     }
 }
 

@@ -10,7 +10,7 @@ final class MemoryEntry: Sendable {
     let freshness: Freshness
     let tokenFamily: UInt32?
     let imageKey: ImageKey
-    let uid: UInt32
+    let account: UInt32
     private let onEvict: @Sendable (MemoryEntry) -> Void
     private let isUsed = Atomic<Bool>(false)
     /// Accessed only under the tier's lock.
@@ -23,12 +23,12 @@ final class MemoryEntry: Sendable {
         case gone
     }
 
-    init(served: ServedImage, imageKey: ImageKey, uid: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
+    init(served: ServedImage, imageKey: ImageKey, account: UInt32, onEvict: @escaping @Sendable (MemoryEntry) -> Void) {
         self.served = served
         freshness = served.image.record.freshness
         tokenFamily = served.image.record.tokenFamily
         self.imageKey = imageKey
-        self.uid = uid
+        self.account = account
         self.onEvict = onEvict
     }
 
@@ -82,9 +82,9 @@ public final class MemoryTier: Sendable {
     func admit(_ entry: MemoryEntry) {
         let evicted = state.withLockedValue { state -> [MemoryEntry] in
             guard case .notYet = entry.standing else { return [] }
-            entry.standing = .queued(state.shares[entry.uid, default: Share()].queue.insert(entry))
+            entry.standing = .queued(state.shares[entry.account, default: Share()].queue.insert(entry))
             state.images += 1
-            state.shares[entry.uid]?.bytes += entry.cost
+            state.shares[entry.account]?.bytes += entry.cost
             state.bytes += entry.cost
             var evicted: [MemoryEntry] = []
             while state.bytes > capacity, let victim = Self.evictOne(from: &state) { evicted.append(victim) }
@@ -118,7 +118,7 @@ public final class MemoryTier: Sendable {
     private static func remove(_ entries: ArraySlice<MemoryEntry>, in state: inout State) {
         for entry in entries {
             if case .queued(let handle) = entry.standing {
-                state.shares[entry.uid]?.queue.remove(handle)
+                state.shares[entry.account]?.queue.remove(handle)
                 forget(entry, in: &state)
             }
             entry.standing = .gone
@@ -150,8 +150,8 @@ public final class MemoryTier: Sendable {
     }
 
     private static func evictOne(from state: inout State) -> MemoryEntry? {
-        guard let uid = state.shares.max(by: { $0.value.bytes < $1.value.bytes })?.key,
-            let victim = state.shares[uid]?.queue.evict(removeMark: { $0.removeMark() })
+        guard let account = state.shares.max(by: { $0.value.bytes < $1.value.bytes })?.key,
+            let victim = state.shares[account]?.queue.evict(removeMark: { $0.removeMark() })
         else { return nil }
         forget(victim, in: &state)
         victim.standing = .gone
@@ -161,66 +161,7 @@ public final class MemoryTier: Sendable {
     private static func forget(_ entry: MemoryEntry, in state: inout State) {
         state.images -= 1
         state.bytes -= entry.cost
-        state.shares[entry.uid]?.bytes -= entry.cost
-        if state.shares[entry.uid]?.queue.count == 0 { state.shares[entry.uid] = nil }
-    }
-}
-
-/// The images of one user in memory, by image key, with an index of each profile's image keys: a purge of profiles
-/// holds the lock that every hit needs, so it must not scan all entries.
-///
-/// A value. A hit reads only ``entries``.
-struct MemoryTable: Sendable {
-    /// Codes of the image keys of all profiles with one hash. Usually one code, which needs no allocation.
-    private struct Codes: Sendable {
-        var first: UInt16
-        var others: [UInt16] = []
-    }
-
-    private(set) var entries: [ImageKey: MemoryEntry] = [:]
-    /// By the profile's hash, which is a fifth as long. Profiles with equal hashes share an entry.
-    private var codes: [Int: Codes] = [:]
-
-    subscript(imageKey: ImageKey) -> MemoryEntry? { entries[imageKey] }
-
-    /// Replaces the entry with the same image key, if any.
-    mutating func insert(_ entry: MemoryEntry) {
-        let imageKey = entry.imageKey
-        guard entries.updateValue(entry, forKey: imageKey) == nil else { return }
-        let hash = imageKey.profile.hashValue
-        if codes[hash] == nil {
-            codes[hash] = Codes(first: imageKey.code)
-        } else {
-            codes[hash]?.others.append(imageKey.code)
-        }
-    }
-
-    mutating func remove(_ imageKey: ImageKey) -> MemoryEntry? {
-        guard let entry = entries.removeValue(forKey: imageKey) else { return nil }
-        let hash = imageKey.profile.hashValue
-        if let index = codes[hash]?.others.lastIndex(of: imageKey.code) {
-            codes[hash]?.others.remove(at: index)
-        } else if let other = codes[hash]?.others.popLast() {
-            codes[hash]?.first = other
-        } else {
-            codes[hash] = nil
-        }
-        return entry
-    }
-
-    mutating func removeAll(of profile: OpaqueID) -> [MemoryEntry] {
-        guard let known = codes[profile.hashValue] else { return [] }
-        return ([known.first] + known.others).compactMap { remove(ImageKey(profile: profile, code: $0)) }
-    }
-
-    /// Removes a profile's renditions, except those of `source` with its current freshness.
-    mutating func removeRenditions(of profile: OpaqueID, but source: Image?) -> [MemoryEntry] {
-        guard let known = codes[profile.hashValue], !known.others.isEmpty || known.first != 0 else { return [] }
-        return ([known.first] + known.others).compactMap { code in
-            let imageKey = ImageKey(profile: profile, code: code)
-            guard let record = entries[imageKey]?.served.image.record, let digest = record.rendered else { return nil }
-            if let source = source?.record, digest == source.digest, record.freshness == source.freshness { return nil }
-            return remove(imageKey)
-        }
+        state.shares[entry.account]?.bytes -= entry.cost
+        if state.shares[entry.account]?.queue.count == 0 { state.shares[entry.account] = nil }
     }
 }

@@ -70,7 +70,7 @@ package final class AtomicCounts: @unchecked Sendable {
     package func add(_ amount: Int, at index: Int) { counts[index].add(amount, ordering: .relaxed) }
 
     /// Adds without a locked instruction. Only one thread may ever add to this count.
-    package func addAlone(_ amount: Int, at index: Int) {
+    package func addAsOnlyWriter(_ amount: Int, at index: Int) {
         counts[index].store(counts[index].load(ordering: .relaxed) &+ amount, ordering: .relaxed)
     }
 

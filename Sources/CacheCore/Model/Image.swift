@@ -81,12 +81,12 @@ public struct ImageRecord: Hashable, Sendable {
     public var isStandIn: Bool
     /// The digest of the source if the image is a rendition; everything except ``shape`` and ``digest`` is then the
     /// source's. Nil for an image served as received.
-    public var rendered: ImageDigest?
+    public var sourceDigest: ImageDigest?
 
     public init(
         shape: ImageShape, digest: ImageDigest, provenance: Provenance, freshness: Freshness,
         fields: StoredFields = StoredFields(), redirectedTo: String? = nil, tokenFamily: UInt32? = nil,
-        isStandIn: Bool = false, rendered: ImageDigest? = nil
+        isStandIn: Bool = false, sourceDigest: ImageDigest? = nil
     ) {
         self.shape = shape
         self.digest = digest
@@ -96,12 +96,12 @@ public struct ImageRecord: Hashable, Sendable {
         self.redirectedTo = redirectedTo
         self.tokenFamily = tokenFamily
         self.isStandIn = isStandIn
-        self.rendered = rendered
+        self.sourceDigest = sourceDigest
     }
 }
 
 /// A record on the heap, shared by the copies of an image: it has 300 bytes, and an image from disk is copied 8 times.
-public final class HeldRecord: Sendable {
+public final class SharedRecord: Sendable {
     public let record: ImageRecord
 
     public init(_ record: ImageRecord) {
@@ -110,18 +110,18 @@ public final class HeldRecord: Sendable {
 }
 
 public struct Image: Sendable {
-    public let held: HeldRecord
+    public let sharedRecord: SharedRecord
     public internal(set) var bytes: ImageBytes
 
-    public var record: ImageRecord { held.record }
+    public var record: ImageRecord { sharedRecord.record }
 
-    public init(_ held: HeldRecord, bytes: ImageBytes) {
-        self.held = held
+    public init(_ sharedRecord: SharedRecord, bytes: ImageBytes) {
+        self.sharedRecord = sharedRecord
         self.bytes = bytes
     }
 
     public init(record: ImageRecord, bytes: ImageBytes) {
-        self.init(HeldRecord(record), bytes: bytes)
+        self.init(SharedRecord(record), bytes: bytes)
     }
 }
 

@@ -59,12 +59,12 @@ public struct ServedImage: Sendable {
     /// Whether the image was stale when it was served.
     let isStale: Bool
     /// Whether the image may be stored.
-    let isKept: Bool
+    let isStorable: Bool
 
-    public init(_ image: Image, from source: Source, at now: Int64, isKept: Bool = true) {
+    public init(_ image: Image, from source: Source, at now: Int64, isStorable: Bool = true) {
         self.image = image
         self.source = source
-        self.isKept = isKept
+        self.isStorable = isStorable
         isStale = !image.record.freshness.isFresh(at: now)
     }
 }

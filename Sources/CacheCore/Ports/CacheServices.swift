@@ -10,14 +10,14 @@ public struct CacheServices: Sendable {
     public let memory: MemoryTier
     /// Limits the memory that the daemon keeps for each account.
     public let budget: MemoryBudget
-    /// Reads images, writes those of PUT, evaluates large responses, warms, and wipes memory after a purge or logout.
-    public let disk: any BlockingPool
+    /// Reads images, writes those of PUT, evaluates large responses, warms, and cleans up after purges and logouts.
+    public let imagePool: any BlockingPool
     /// Writes downloaded images in the background.
     public let writes: WriteBehind
     /// Performs logins, looks users up on disk and stores refreshed tokens, which do not wait for reads.
-    public let lifecycle: any BlockingPool
+    public let loginPool: any BlockingPool
     /// Performs purges, logouts and pending logouts, which do not wait for logins.
-    public let invalidations: any BlockingPool
+    public let invalidationPool: any BlockingPool
     /// The executor of all tasks, instead of the runtime's own pool (F75).
     public let tasks: any TaskExecutor
     public let time: any Timekeeping
@@ -32,8 +32,8 @@ public struct CacheServices: Sendable {
     public init(
         store: any ImageStore, fetcher: any ImageFetching, tokens: any TokenFetching,
         renderer: (any ImageRendering)? = nil, memory: MemoryTier,
-        budget: MemoryBudget, disk: any BlockingPool, writes: WriteBehind,
-        lifecycle: any BlockingPool, invalidations: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping,
+        budget: MemoryBudget, imagePool: any BlockingPool, writes: WriteBehind,
+        loginPool: any BlockingPool, invalidationPool: any BlockingPool, tasks: any TaskExecutor, time: any Timekeeping,
         framing: ReplyFraming, counters: CacheCounters, events: EventHub, yield: @escaping YieldToOthers,
         settings: @escaping @Sendable () -> CacheSettings
     ) {
@@ -43,10 +43,10 @@ public struct CacheServices: Sendable {
         self.renderer = renderer
         self.memory = memory
         self.budget = budget
-        self.disk = disk
+        self.imagePool = imagePool
         self.writes = writes
-        self.lifecycle = lifecycle
-        self.invalidations = invalidations
+        self.loginPool = loginPool
+        self.invalidationPool = invalidationPool
         self.tasks = tasks
         self.time = time
         self.framing = framing
@@ -91,7 +91,8 @@ public struct CacheSettings: Sendable {
 
 /// Threads for work that may block, which event loops must not do.
 public protocol BlockingPool: Sendable {
-    /// Enqueues `work`. Within a uid's account, work starts in the order of submission; accounts take turns.
+    /// Enqueues `work`, charged to the uid's account. Within an account, work starts in the order of submission;
+    /// accounts take turns.
     func submit(for uid: UInt32, _ work: @escaping @Sendable () -> Void)
 }
 

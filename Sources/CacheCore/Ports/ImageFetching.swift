@@ -12,7 +12,7 @@ public protocol ImageFetching: Sendable {
     /// `onEnd` is called exactly once, on the fetcher client's loop, unless ``DownloadHandle/cancel()`` came first.
     /// After a cancel it may still be called; the caller must ignore it. It must not block or take longer than about
     /// 50 µs, because other downloads wait for that thread.
-    /// - Throws: when too many downloads of the uid wait, and when the host's circuit breaker is open.
+    /// - Throws: when too many downloads of the account wait, and when the host's circuit breaker is open.
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(FetchFailure)
         -> any DownloadHandle
 
@@ -67,7 +67,8 @@ public struct DownloadTarget: Hashable, Sendable {
 }
 
 public struct Download: Sendable {
-    public let uid: UInt32
+    /// The account that the download is charged to.
+    public let account: UInt32
     public let origin: Origin
     public let target: DownloadTarget
     /// Sent as `Authorization: Bearer`, only to the origin's own scheme, host and port.
@@ -78,10 +79,10 @@ public struct Download: Sendable {
     public let framing: ReplyFraming
 
     public init(
-        uid: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, timeout: Int64? = nil,
+        account: UInt32, origin: Origin, target: DownloadTarget, token: Secret?, timeout: Int64? = nil,
         condition: DownloadCondition? = nil, framing: ReplyFraming
     ) {
-        (self.uid, self.origin, self.target, self.token) = (uid, origin, target, token)
+        (self.account, self.origin, self.target, self.token) = (account, origin, target, token)
         self.timeout = timeout ?? origin.timeout
         self.condition = condition
         self.framing = framing

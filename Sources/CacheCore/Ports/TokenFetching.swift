@@ -6,7 +6,7 @@ public protocol TokenFetching: Sendable {
     ///
     /// `onEnd` is called exactly once, on the fetcher client's loop, unless ``DownloadHandle/cancel()`` came first.
     /// After a cancel it may still be called; the caller must ignore it.
-    /// - Throws: when too many requests of the uid wait, and when the endpoint's circuit breaker is open.
+    /// - Throws: when too many requests of the account wait, and when the endpoint's circuit breaker is open.
     func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void
     ) throws(FetchFailure) -> any DownloadHandle
@@ -27,15 +27,15 @@ public struct TokenEndpoint: Sendable, Equatable {
 }
 
 public struct TokenRequest: Sendable {
-    /// The quota account that the request is charged to.
-    public let uid: UInt32
+    /// The account that the request is charged to.
+    public let account: UInt32
     /// Its timeouts, proxy, authorities and permission for private addresses apply to the endpoint as well.
     public let origin: Origin
     public let endpoint: TokenEndpoint
     public let refreshToken: Secret
 
-    public init(uid: UInt32, origin: Origin, endpoint: TokenEndpoint, refreshToken: Secret) {
-        (self.uid, self.origin, self.endpoint, self.refreshToken) = (uid, origin, endpoint, refreshToken)
+    public init(account: UInt32, origin: Origin, endpoint: TokenEndpoint, refreshToken: Secret) {
+        (self.account, self.origin, self.endpoint, self.refreshToken) = (account, origin, endpoint, refreshToken)
     }
 }
 

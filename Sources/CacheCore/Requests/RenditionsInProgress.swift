@@ -33,7 +33,7 @@ struct RenditionsInProgress: Sendable {
     mutating func changed(_ source: ImageKey, to served: ServedImage?, number: UInt64) {
         let record = served?.image.record
         sources[source]?.last = Change(
-            number: number, digest: record?.digest, provenance: record?.provenance, isKept: served?.isKept ?? false)
+            number: number, digest: record?.digest, provenance: record?.provenance, isKept: served?.isStorable ?? false)
     }
 
     /// Whether another image has replaced this one since change `requested`, so that it must not be served. For a

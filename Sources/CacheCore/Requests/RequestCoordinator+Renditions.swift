@@ -4,8 +4,10 @@ import DequeModule
 // then for the rendering. A rendition is served as long as the source's image key holds the same image (I7).
 
 extension RequestCoordinator {
+    /// What follows from a step of a rendition.
     struct RenditionOutcome {
         var effects: [Effect] = []
+        /// The rendition to keep in memory, if any.
         var kept: Image?
     }
 
@@ -17,17 +19,19 @@ extension RequestCoordinator {
     ) -> [Effect]? {
         let query = waiter.query
         if let held, query.accepts(held.image), held.image.record.freshness.isFresh(at: now) {
-            if held.image.record.rendered == nil, held.image.record.provenance == .put { return nil }
-            if held.image.record.rendered != nil, held.source == .memory { return [.resolve(waiter, .success(held))] }
+            if held.image.record.sourceDigest == nil, held.image.record.provenance == .put { return nil }
+            if held.image.record.sourceDigest != nil, held.source == .memory {
+                return [.resolve(waiter, .success(held))]
+            }
         }
-        return waitForSource(waiter, source, rendition: held?.image.record.rendered == nil ? nil : held?.image)
+        return waitForSource(waiter, source, rendition: held?.image.record.sourceDigest == nil ? nil : held?.image)
     }
 
     private mutating func waitForSource(_ waiter: Waiter, _ source: ImageKey, rendition: Image?) -> [Effect] {
         let (query, imageKey) = (waiter.query, waiter.query.imageKey)
         let key = FlightID.SourceKey(imageKey: source, named: query.named?.url, download: query.download)
         let number = flights.nextNumber()
-        let flight = flights.join(waiter, .source(key)) { ($0.basis, $0.requested) = (rendition, number) }
+        let flight = flights.join(waiter, .source(key)) { ($0.storedRendition, $0.requestNumber) = (rendition, number) }
         flights[imageKey]?.source = source
         renditions.add(imageKey, of: source)
         return flight.map { [.requestSource($0, query.source(in: source))] } ?? []
@@ -36,7 +40,7 @@ extension RequestCoordinator {
     /// Records the waiter that requests the source. Returns false if the flight is not current.
     mutating func sourceRequested(_ id: FlightID, by inner: WaiterID) -> Bool {
         guard flights.isCurrent(id) else { return false }
-        flights[id.imageKey]?.flights[id.work]?.inner = inner
+        flights[id.imageKey]?.flights[id.work]?.sourceWaiter = inner
         return true
     }
 
@@ -68,13 +72,13 @@ extension RequestCoordinator {
     /// requests end, because each needs a new change to be outdated.
     private func isOutdated(_ served: ServedImage?, _ key: FlightID.SourceKey, _ flight: Flight) -> Bool {
         if let served, served.source == .fallback { return false }
-        if let served, !suits(served.image) { return true }
+        if let served, !suitsTokens(served.image) { return true }
         return renditions.isOutdated(
-            served?.image.record.digest, of: key.imageKey, from: key.named, since: flight.requested)
+            served?.image.record.digest, of: key.imageKey, from: key.named, since: flight.requestNumber)
     }
 
     private mutating func requestSourceAgain(_ id: FlightID, _ query: ImageQuery) -> [Effect] {
-        let flight = flights.renumber(id) { ($0.inner, $0.requested) = (nil, $0.id.number) }
+        let flight = flights.renumber(id) { ($0.sourceWaiter, $0.requestNumber) = (nil, $0.id.number) }
         return flight.map { [.requestSource($0.id, query)] } ?? []
     }
 
@@ -102,8 +106,8 @@ extension RequestCoordinator {
         _ flight: Flight, from source: ServedImage, in imageKey: ImageKey, _ now: Int64
     ) -> RenditionOutcome {
         let digest = source.image.record.digest
-        if source.source != .fallback, let held = flight.basis, held.record.rendered == digest {
-            let image = source.image.rendition(held.bytes, shape: held.record.shape, digest: held.record.digest)
+        if source.source != .fallback, let stored = flight.storedRendition, stored.record.sourceDigest == digest {
+            let image = source.image.rendition(stored.bytes, shape: stored.record.shape, digest: stored.record.digest)
             let served = ServedImage(image, from: .disk, at: now)
             return RenditionOutcome(
                 effects: flight.waiters.map { .resolve($0, .success(served)) },
@@ -115,7 +119,7 @@ extension RequestCoordinator {
                 end.effects.append(.resolve(waiter, .success(nil)))
             } else if source.source == .fallback || hasJustFailed(flight.id.imageKey, digest, now) {
                 end.effects.append(.resolve(waiter, .success(source)))
-            } else if let render = flights.join(waiter, .render(digest), begin: { $0.held = source }) {
+            } else if let render = flights.join(waiter, .render(digest), begin: { $0.renditionSource = source }) {
                 end.effects.append(.render(render, source.image))
             }
         }
@@ -125,7 +129,7 @@ extension RequestCoordinator {
     /// Whether renditions of the source may be kept: while its image key holds it, and if it is no rendition itself,
     /// since a change of its own source would go unnoticed.
     private func mayKeep(_ source: ServedImage, in imageKey: ImageKey) -> Bool {
-        source.isKept && source.image.record.rendered == nil
+        source.isStorable && source.image.record.sourceDigest == nil
             && renditions.isHeld(source.image.record.digest, in: imageKey)
     }
 
@@ -140,10 +144,10 @@ extension RequestCoordinator {
     mutating func renderEnded(
         _ id: FlightID, _ result: Result<Image, RenditionFailure>, now: Int64
     ) -> RenditionOutcome? {
-        guard let flight = flights.finish(id), let source = flight.held else { return nil }
+        guard let flight = flights.finish(id), let source = flight.renditionSource else { return nil }
         defer { tidy(id.imageKey) }
         let imageKey = flights[id.imageKey]?.source ?? ImageKey(profile: id.imageKey.profile)
-        guard suits(source.image) else {
+        guard suitsTokens(source.image) else {
             var end = RenditionOutcome()
             for waiter in flight.waiters { end.effects += waitForSource(waiter, imageKey, rendition: nil) }
             return end
@@ -177,7 +181,7 @@ extension RequestCoordinator {
         renditions.changed(source, to: served, number: flights.nextNumber())
         var effects: [Effect] = []
         for imageKey in imageKeys {
-            if let storing = flights[imageKey]?.storing?.served.image.record.rendered, storing != digest {
+            if let storing = flights[imageKey]?.storing?.served.image.record.sourceDigest, storing != digest {
                 flights[imageKey]?.storing = nil
             }
             for flight in (flights[imageKey]?.flights ?? [:]).values {
@@ -200,9 +204,9 @@ extension RequestCoordinator {
         var effects: [Effect] = []
         for waiter in late {
             _ = flights.remove(waiter.id)
-            if let newer, suits(newer.image) {
+            if let newer, suitsTokens(newer.image) {
                 let digest = newer.image.record.digest
-                let render = flights.join(waiter, .render(digest)) { $0.held = newer }
+                let render = flights.join(waiter, .render(digest)) { $0.renditionSource = newer }
                 effects += render.map { [.render($0, newer.image)] } ?? []
             } else {
                 effects += waitForSource(waiter, source, rendition: nil)
@@ -241,7 +245,7 @@ extension ImageQuery {
 extension Image {
     func rendition(_ bytes: ImageBytes, shape: ImageShape, digest: ImageDigest) -> Image {
         var record = self.record
-        (record.shape, record.digest, record.rendered) = (shape, digest, self.record.digest)
+        (record.shape, record.digest, record.sourceDigest) = (shape, digest, self.record.digest)
         return Image(record: record, bytes: bytes)
     }
 
@@ -251,5 +255,5 @@ extension Image {
 
 extension ImageRecord {
     /// The digest of the image that this one was rendered from; nil if it was not rendered.
-    public var madeFrom: ImageDigest? { rendered == digest ? nil : rendered }
+    public var renderedFrom: ImageDigest? { sourceDigest == digest ? nil : sourceDigest }
 }

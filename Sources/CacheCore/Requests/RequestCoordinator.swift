@@ -26,7 +26,8 @@ struct RequestCoordinator: Sendable {
         case grace(FlightID, number: UInt64)
     }
 
-    /// Where to request an image that is not stored, if the request names no URL.
+    /// Where to get an image that is not stored: the URLs to request, the source to render it from, and the image to
+    /// serve if the origin has none.
     final class Route {
         /// Nil without an origin. Computed when needed: filling in a URL template costs more than a hit.
         private(set) lazy var target = makeTarget()
@@ -114,7 +115,7 @@ struct RequestCoordinator: Sendable {
         _ waiter: Waiter, held: ServedImage?, route: Route, now: Int64
     ) -> [Effect] {
         let query = waiter.query
-        let held = held.flatMap { suits($0.image) ? $0 : nil }
+        let held = held.flatMap { suitsTokens($0.image) ? $0 : nil }
         if let source = route.source, query.named == nil || route.isSourceOfURLs,
             let effects = resolveWithRendition(waiter, of: source, held: held, now)
         {
@@ -152,7 +153,7 @@ struct RequestCoordinator: Sendable {
     }
 
     /// Whether the current tokens may use an image (RFC 9111 section 4.1). If not, it counts as missing.
-    func suits(_ image: Image) -> Bool { (image.record.tokenFamily ?? tokenFamily) == tokenFamily }
+    func suitsTokens(_ image: Image) -> Bool { (image.record.tokenFamily ?? tokenFamily) == tokenFamily }
 
     /// Downloads in the background, unless a refresh has just failed.
     private mutating func refresh(
@@ -181,10 +182,10 @@ struct RequestCoordinator: Sendable {
     ) -> (inout Flight) -> Void {
         let ownsImageKey = held.map { query.accepts($0.image) } ?? true
         let basis = basis(in: held?.image, at: target, now)
-        let heldURL: String? = if case .url(let url)? = held?.image.record.provenance { url } else { nil }
+        let storedURL: String? = if case .url(let url)? = held?.image.record.provenance { url } else { nil }
         return { flight in
-            (flight.held, flight.basis, flight.ownsImageKey) = (fallback, basis, ownsImageKey)
-            (flight.target, flight.heldURL) = (target, heldURL)
+            (flight.staleImage, flight.basis, flight.ownsImageKey) = (fallback, basis, ownsImageKey)
+            (flight.target, flight.storedURL) = (target, storedURL)
         }
     }
 
@@ -214,9 +215,10 @@ struct RequestCoordinator: Sendable {
         return .resolve(waiter, .success(served))
     }
 
-    /// Resolves with a failure or, if the failure allows it, with the stale image that is held.
+    /// Resolves with a failure or, if the failure allows it, with `fallback`.
     func resolveFailed(_ waiter: Waiter, _ failure: CacheFailure, fallback: ServedImage?) -> Effect {
-        guard let fallback, failure.allowsStale, waiter.query.accepts(fallback.image), suits(fallback.image) else {
+        guard let fallback, failure.allowsStale, waiter.query.accepts(fallback.image), suitsTokens(fallback.image)
+        else {
             return .resolve(waiter, .failure(failure))
         }
         return .resolve(waiter, .success(fallback))
@@ -226,13 +228,13 @@ struct RequestCoordinator: Sendable {
 
     func basis(_ id: FlightID) -> Image? { flights[id]?.basis }
 
-    /// URL of the image held when the download began.
-    func heldURL(_ id: FlightID) -> String? { flights[id]?.heldURL }
+    /// See ``Flight/storedURL``.
+    func storedURL(_ id: FlightID) -> String? { flights[id]?.storedURL }
 
-    /// Whether a chain ends with the failure of an upstream that gave the stale image held. That image is then served.
-    func prefersHeld(_ id: FlightID, to failure: CacheFailure, of upstream: DownloadTarget) -> Bool {
-        guard let flight = flights[id], flight.held != nil else { return false }
-        return flight.heldURL == upstream.url && failure.allowsStale
+    /// Whether a chain ends with a failure because the upstream gave the stale image. That image is then served.
+    func prefersStale(_ id: FlightID, to failure: CacheFailure, of upstream: DownloadTarget) -> Bool {
+        guard let flight = flights[id], flight.staleImage != nil else { return false }
+        return flight.storedURL == upstream.url && failure.allowsStale
     }
 
     /// Records the handle that cancels a download.
@@ -250,9 +252,9 @@ struct RequestCoordinator: Sendable {
     }
 
     /// Whether a result is for the current tokens.
-    func suits(_ result: DownloadResult) -> Bool {
+    func suitsTokens(_ result: DownloadResult) -> Bool {
         switch result {
-        case .image(let image, _), .confirmed(let image, _): suits(image)
+        case .image(let image, _), .confirmed(let image, _): suitsTokens(image)
         case .missing(_, let family), .unusable(_, _, let family): family == tokenFamily
         case .failed: true
         }
@@ -271,7 +273,7 @@ struct RequestCoordinator: Sendable {
         var effects: [Effect] = []
         switch result {
         case .image(let image, let isStorable), .confirmed(let image, let isStorable):
-            let served = ServedImage(image, from: result.source, at: now, isKept: isStorable)
+            let served = ServedImage(image, from: result.source, at: now, isStorable: isStorable)
             effects += flight.waiters.map { .resolve($0, .success(served)) }
             effects += replaceImage(with: served, isStorable: isStorable, of: id, route: route, now: now)
             if flight.isChange(to: image, isStored: isStorable) { effects.append(.changed(imageKey)) }
@@ -282,12 +284,12 @@ struct RequestCoordinator: Sendable {
         case .failed, .unusable:
             guard let failure = result.failure else { break }
             // The stored image's upstream now reports it missing, so it is dropped although another upstream failed.
-            let isGone = flight.heldURL.flatMap { negative[$0] }.map { $0.reason == nil } ?? false
+            let isGone = flight.storedURL.flatMap { negative[$0] }.map { $0.reason == nil } ?? false
             remember(negative, imageKey, leavesEmpty: flight.ownsImageKey && isGone, now)
             if flight.isBackground, negativeCache.unusable(imageKey, url: target.refreshKey, at: now) == nil {
                 negativeCache.failed(imageKey, url: target.refreshKey, at: now)
             }
-            effects += flight.waiters.map { resolveFailed($0, failure, fallback: isGone ? nil : flight.held) }
+            effects += flight.waiters.map { resolveFailed($0, failure, fallback: isGone ? nil : flight.staleImage) }
             if isGone { effects += emptyImageKey(of: flight, route, now) }
         }
         tidy(imageKey)
@@ -407,16 +409,17 @@ struct RequestCoordinator: Sendable {
     /// Removes a waiter whose client has gone.
     mutating func leave(_ id: WaiterID) -> [Effect] { remove(id).effects }
 
-    /// Removes a waiter that has timed out: it gets the stale image if one is held, else TIMEOUT.
+    /// Removes a waiter that has timed out: it gets the stale image or the source of its rendition, else TIMEOUT.
     mutating func expire(_ id: WaiterID) -> [Effect] {
-        let (waiter, held, effects) = remove(id)
+        let (waiter, onTimeout, effects) = remove(id)
         guard let waiter else { return effects }
         let failure = CacheFailure.timedOut("the origin did not respond within the request's WAIT")
-        return [resolveFailed(waiter, failure, fallback: held)] + effects
+        return [resolveFailed(waiter, failure, fallback: onTimeout)] + effects
     }
 
-    /// Removes a waiter, and abandons its flight if no waiter remains. `held` is for a waiter that has timed out.
-    private mutating func remove(_ id: WaiterID) -> (waiter: Waiter?, held: ServedImage?, effects: [Effect]) {
+    /// Removes a waiter, and abandons its flight if no waiter remains.
+    /// - Returns: `onTimeout` is the image for a waiter that has timed out.
+    private mutating func remove(_ id: WaiterID) -> (waiter: Waiter?, onTimeout: ServedImage?, effects: [Effect]) {
         guard let (id, waiter) = flights.remove(id), let flight = flights[id.imageKey]?.flights[id.work] else {
             return (nil, nil, [])
         }
@@ -424,19 +427,19 @@ struct RequestCoordinator: Sendable {
         case .read:
             return (waiter, nil, [])
         case .download, .chain:
-            guard waiter != nil, flight.isAbandoned else { return (waiter, flight.held, []) }
+            guard waiter != nil, flight.isAbandoned else { return (waiter, flight.imageOnTimeout, []) }
             let grace = flights.nextNumber()
             flights[id.imageKey]?.flights[id.work]?.grace = grace
-            return (waiter, flight.held, [.grace(flight.id, number: grace)])
+            return (waiter, flight.imageOnTimeout, [.grace(flight.id, number: grace)])
         case .render:
             if flight.isAbandoned { removeFlight(id) }
-            return (waiter, flight.held, [])
+            return (waiter, flight.imageOnTimeout, [])
         case .source:
-            // The stale image, if any, is held by the flight of the source.
-            let held = flight.inner.flatMap { flights.flight(of: $0)?.held }
-            guard flight.waiters.isEmpty else { return (waiter, held, []) }
+            // The flight of the source has the image.
+            let onTimeout = flight.sourceWaiter.flatMap { flights.flight(of: $0)?.imageOnTimeout }
+            guard flight.waiters.isEmpty else { return (waiter, onTimeout, []) }
             removeFlight(id)
-            return (waiter, held, flight.inner.map { leave($0) } ?? [])
+            return (waiter, onTimeout, flight.sourceWaiter.map { leave($0) } ?? [])
         }
     }
 

@@ -1,6 +1,6 @@
 /// The progress of one download along its chain of upstreams: the first one that has an image wins.
 ///
-/// A value: the caller passes each result to ``accept(_:timeToLive:heldURL:prefersHeld:)``.
+/// A value: the caller passes each result to ``accept(_:timeToLive:storedURL:prefersStale:)``.
 struct UpstreamChain: Sendable {
     /// The whole chain, to start over.
     let target: DownloadTarget
@@ -50,10 +50,10 @@ struct UpstreamChain: Sendable {
     /// requested.
     /// - Parameters:
     ///   - timeToLive: maximum seconds that an image is fresh if an upstream before it failed.
-    ///   - prefersHeld: whether to serve the stored image, stale, instead of requesting the other upstreams.
+    ///   - prefersStale: whether to serve the stored image, stale, instead of requesting the other upstreams.
     mutating func accept(
-        _ result: RequestCoordinator.DownloadResult, timeToLive: Int64, heldURL: String?,
-        prefersHeld: (CacheFailure, DownloadTarget) -> Bool
+        _ result: RequestCoordinator.DownloadResult, timeToLive: Int64, storedURL: String?,
+        prefersStale: (CacheFailure, DownloadTarget) -> Bool
     ) -> RequestCoordinator.DownloadResult? {
         guard let upstream = current, upstreams.count > 1 else {
             negative[target.url] = result.negativeResponse
@@ -69,10 +69,10 @@ struct UpstreamChain: Sendable {
         case .unusable, .failed:
             negative[upstream.url] = result.negativeResponse
             guard let failure = result.failure else { return result }
-            guard failure.isOfUpstream, !prefersHeld(failure, upstream) else { return .failed(failure) }
+            guard failure.isOfUpstream, !prefersStale(failure, upstream) else { return .failed(failure) }
             if !isDecided { self.failure = failure }
             // Keep this failure: a later upstream's failure must not make the stale image acceptable.
-            isDecided = isDecided || upstream.url == heldURL && !failure.allowsStale
+            isDecided = isDecided || upstream.url == storedURL && !failure.allowsStale
         }
         index += 1
         return nil

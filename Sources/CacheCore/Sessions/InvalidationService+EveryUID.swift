@@ -36,7 +36,7 @@ extension InvalidationService {
         var unlisted: CacheFailure?
         let uids: Set<UInt32>
         do throws(CacheFailure) {
-            uids = try await sessions.uids(on: services.invalidations, for: caller)
+            uids = try await sessions.uids(on: services.invalidationPool, for: caller)
         } catch {
             // The uids on disk are unknown; those in memory are still processed.
             unlisted = error

@@ -29,9 +29,10 @@ public final class InvalidationService: Sendable {
 
     /// ``logOut(_:session:)`` without counting it.
     func end(_ owner: Owner, session: OpaqueID?) async throws(CacheFailure) -> Receipt {
-        try await sessions.withTurn(owner, on: services.invalidations, evenUnreadable: session == nil) {
+        try await sessions.withTurn(owner, on: services.invalidationPool, evenUnreadable: session == nil) {
             entry throws(CacheFailure) in
             var step = entry.change { $0.logOut(session) }
+            // An earlier purge has failed. It is completed first.
             if case .end(nil, .purge) = step {
                 _ = try await self.perform(step, on: entry)
                 step = entry.change { $0.logOut(session) }
@@ -47,7 +48,7 @@ public final class InvalidationService: Sendable {
 
     /// Ends a session whose connection has closed, unless another connection holds it.
     public func release(_ owner: Owner, session: OpaqueID, connection: UInt64) async throws(CacheFailure) {
-        try await sessions.withTurn(owner, on: services.invalidations) { entry throws(CacheFailure) in
+        try await sessions.withTurn(owner, on: services.invalidationPool) { entry throws(CacheFailure) in
             guard let step = entry.change({ $0.release(session, connection: connection) }) else { return }
             _ = try await self.perform(step, on: entry)
         }
@@ -65,11 +66,11 @@ public final class InvalidationService: Sendable {
     /// ``purge(_:profiles:)`` without counting it.
     func remove(_ profiles: [OpaqueID], of owner: Owner) async throws(CacheFailure) -> Receipt {
         let profiles = profiles.map { $0.detached() }
-        return try await sessions.withTurn(owner, on: services.invalidations) { entry throws(CacheFailure) in
+        return try await sessions.withTurn(owner, on: services.invalidationPool) { entry throws(CacheFailure) in
             if !profiles.isEmpty, let cache = entry.cache {
                 if let receipt = await self.remove(profiles, from: cache, of: entry) { return receipt }
             }
-            // Purges all images. If no cache is open, retries a pending purge or logout, or returns an empty receipt.
+            // Purges all images. If no cache is open, retries a failed purge or logout, or returns an empty receipt.
             return try await self.perform(entry.change { $0.end(.purge) }, on: entry)
         }
     }
@@ -89,7 +90,7 @@ public final class InvalidationService: Sendable {
             // A few at a time, so that logouts of other accounts are served in between (F66).
             for start in stride(from: 0, to: profiles.count, by: Self.profilesAtOnce) {
                 let some = Array(profiles[start...].prefix(Self.profilesAtOnce))
-                let removed = try await services.invalidations.run(for: uid) { try cache.purge(some) }
+                let removed = try await services.invalidationPool.run(for: uid) { try cache.purge(some) }
                 receipt.usage = receipt.usage.map { $0 + removed.usage }
                 receipt.cancelled += removed.cancelled
                 receipt.epoch = sessions.epochs.next(of: uid)
@@ -113,7 +114,7 @@ public final class InvalidationService: Sendable {
         var failure: CacheFailure?
         let users: [OpaqueID]
         do throws(CacheFailure) {
-            users = try await sessions.users(of: uid, on: services.invalidations)
+            users = try await sessions.loggedInUsers(of: uid, on: services.invalidationPool)
         } catch {
             // The users on disk are unknown; those in memory are still processed.
             failure = error
@@ -128,7 +129,7 @@ public final class InvalidationService: Sendable {
         }
         if let failure { throw failure }
         // Makes the absence of all other users durable, too.
-        try await sessions.makeDurable(uid, on: services.invalidations)
+        try await sessions.makeDurable(uid, on: services.invalidationPool)
         total.epoch = max(total.epoch, sessions.epochs.next(of: uid))
         return total
     }
@@ -141,11 +142,11 @@ public final class InvalidationService: Sendable {
         let owner = entry.owner
         switch step {
         case .nothing:
-            try await sessions.makeDurable(owner.uid, on: services.invalidations)
+            try await sessions.makeDurable(owner.uid, on: services.invalidationPool)
             return Receipt(epoch: sessions.epochs.next(of: owner.uid))
         case .endSession(let session, let login, let remaining):
             if login != entry.state.withLockedValue({ $0.login }) {
-                try await sessions.save(login, of: owner, on: services.invalidations)
+                try await sessions.save(login, of: owner, on: services.invalidationPool)
             }
             logInfo("logged out", owner, ["sessions": "\(remaining)"])
             entry.change { $0.sessionEnded(session, login) }
@@ -154,10 +155,10 @@ public final class InvalidationService: Sendable {
             let usage = cache?.usage
             // Memory is wiped before the receipt of a logout, but after that of a purge, whose time must not depend on
             // the number of images.
-            let closed = await services.invalidations.value(for: owner.uid) {
+            let closed = await services.invalidationPool.value(for: owner.uid) {
                 cache?.close(wipesLater: invalidation == .purge)
             }
-            defer { if let wipe = closed?.wipe { services.disk.submit(for: owner.uid, wipe) } }
+            defer { if let wipe = closed?.wipe { services.imagePool.submit(for: owner.uid, wipe) } }
             let epoch = try await commit(invalidation, of: entry)
             logInfo(invalidation, owner, usage)
             let (cancelled, sessions) = (closed?.cancelled ?? 0, entry.sessions)
@@ -174,7 +175,7 @@ public final class InvalidationService: Sendable {
         // Even if the logout fails, no later download uses the user's tokens (I11).
         if invalidation == .logout { entry.change { $0.endTokens() }?.end() }
         do throws(CacheFailure) {
-            let next = try await services.invalidations.run(for: owner.uid) { () -> (any GenerationStore)? in
+            let next = try await services.invalidationPool.run(for: owner.uid) { () -> (any GenerationStore)? in
                 if invalidation == .purge { return try store.commitPurge(owner) }
                 try store.commitLogout(owner)
                 return nil
@@ -182,7 +183,7 @@ public final class InvalidationService: Sendable {
             let (closed, retry) = entry.change { $0.ended(invalidation) }
             retry?.cancel()
             // The old generation's directory moves to the trash without delaying the receipt.
-            if let closed { services.disk.submit(for: owner.uid) { closed.generationStore.discard() } }
+            if let closed { services.imagePool.submit(for: owner.uid) { closed.generationStore.discard() } }
             let epoch = sessions.epochs.next(of: owner.uid)
             publish(invalidation == .purge ? .purge(nil) : .logout, of: entry, epoch)
             if let next {
@@ -219,8 +220,8 @@ public final class InvalidationService: Sendable {
     private func logInfo(
         _ message: Logger.Message, _ owner: Owner, _ details: Logger.Metadata, _ usage: Usage? = nil
     ) {
-        let held = usage.map { ["images": "\($0.images)", "bytes": "\($0.bytes)"] as Logger.Metadata } ?? [:]
-        sessions.uidLog.write(message, uid: owner.uid, details.merging(held) { $1 }, at: services.time.now)
+        let removed = usage.map { ["images": "\($0.images)", "bytes": "\($0.bytes)"] as Logger.Metadata } ?? [:]
+        sessions.accountLog.write(message, uid: owner.uid, details.merging(removed) { $1 }, at: services.time.now)
     }
 
     // MARK: Retries
@@ -238,14 +239,14 @@ public final class InvalidationService: Sendable {
 
     private func retryNow(_ owner: Owner, attempt: Int) async {
         do {
-            try await sessions.withTurn(owner, on: services.invalidations) { entry throws(CacheFailure) in
-                guard case .broken(let pending, _) = entry.phase else { return }
+            try await sessions.withTurn(owner, on: services.invalidationPool) { entry throws(CacheFailure) in
+                guard case .broken(let failed, _) = entry.phase else { return }
                 do {
-                    _ = try await self.commit(pending, of: entry)
-                    self.logInfo(pending, entry.owner, nil)
+                    _ = try await self.commit(failed, of: entry)
+                    self.logInfo(failed, entry.owner, nil)
                     self.log.notice(
                         "purge or logout durable after a retry",
-                        metadata: ["uid": "\(owner.uid)", "command": "\(pending)"])
+                        metadata: ["uid": "\(owner.uid)", "command": "\(failed)"])
                 } catch {
                     // `commit` has logged the reason.
                     self.retry(entry, attempt: attempt + 1)
@@ -273,13 +274,13 @@ public final class InvalidationService: Sendable {
             await entry.lock.withLock {
                 if let cache = entry.cache {
                     // A downloaded image is enqueued for writing after its delivery.
-                    await services.invalidations.value(for: entry.owner.uid) { cache.drainDeliveries() }
+                    await services.invalidationPool.value(for: entry.owner.uid) { cache.drainDeliveries() }
                     await services.writes.finish()
                 }
                 let (cache, retry) = entry.change { $0.stop() }
                 retry?.cancel()
                 if let cache {
-                    _ = await services.invalidations.value(for: entry.owner.uid) { cache.close(.shuttingDown) }
+                    _ = await services.invalidationPool.value(for: entry.owner.uid) { cache.close(.shuttingDown) }
                 }
             }
         }

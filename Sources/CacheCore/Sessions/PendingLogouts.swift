@@ -82,16 +82,18 @@ public final class PendingLogouts: Sendable {
     }
 
     private let pendingFiles: any PendingLogoutFiles
-    private let logout: InvalidationService
+    private let invalidationService: InvalidationService
     private let services: CacheServices
     private let log: Logger
     private let listing = SharedReading<[UInt32: [PendingLogoutFile]]>()
     private let state = NIOLockedValueBox(State())
 
-    public init(pendingFiles: any PendingLogoutFiles, logout: InvalidationService, services: CacheServices, log: Logger)
-    {
+    public init(
+        pendingFiles: any PendingLogoutFiles, invalidationService: InvalidationService, services: CacheServices,
+        log: Logger
+    ) {
         self.pendingFiles = pendingFiles
-        self.logout = logout
+        self.invalidationService = invalidationService
         self.services = services
         self.log = log
     }
@@ -154,7 +156,7 @@ public final class PendingLogouts: Sendable {
         try await listing.value { () async throws(CacheFailure) in
             // The directory is closed after the stop.
             if state.withLockedValue({ $0.isStopped }) { throw .shuttingDown }
-            let found = try await services.invalidations.run(for: Self.root) { [pendingFiles] in
+            let found = try await services.invalidationPool.run(for: Self.root) { [pendingFiles] in
                 try pendingFiles.pending()
             }
             return Dictionary(grouping: found, by: \.uid)
@@ -164,8 +166,8 @@ public final class PendingLogouts: Sendable {
     /// Requires the uid's lock.
     private func process(_ due: [PendingLogoutFile], of uid: UInt32) async throws(CacheFailure) {
         do throws(CacheFailure) {
-            let receipt = try await logout.logOutAll(uid: uid)
-            try await services.invalidations.run(for: Self.root) { [pendingFiles] in try pendingFiles.remove(due) }
+            let receipt = try await invalidationService.logOutAll(uid: uid)
+            try await services.invalidationPool.run(for: Self.root) { [pendingFiles] in try pendingFiles.remove(due) }
             // Without users, the file usually belongs to a hook whose request is being answered.
             log.log(
                 level: receipt.users > 0 ? .notice : .debug, "pending logout done",
@@ -254,7 +256,7 @@ public final class PendingLogouts: Sendable {
         guard let watch else { return }
         do throws(CacheFailure) {
             // Renewed before the listing: otherwise a file created between the two would be missed.
-            let isWatched = try await services.invalidations.run(for: Self.root) { watch.renew { self.changed() } }
+            let isWatched = try await services.invalidationPool.run(for: Self.root) { watch.renew { self.changed() } }
             let due = try await list().keys
             let uids = state.withLockedValue { startDue(Set(due), isWatched: isWatched, &$0) }
             for uid in uids { Task(executorPreference: services.tasks) { await self.processWatched(uid: uid) } }

@@ -28,7 +28,7 @@ extension UserSessions {
     ///   token endpoint; `busy` over a limit; `noSpace` and `inputOutput` from the disk.
     public func logIn(_ owner: Owner, _ request: LoginRequest) async throws(CacheFailure) {
         let settings = services.settings()
-        try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
+        try await withTurn(owner, on: services.loginPool) { entry throws(CacheFailure) in
             let state = entry.state.withLockedValue { $0 }
             switch try state.logIn(request, settings: settings, now: self.services.time.now) {
             case .begin(let login): try await self.begin(entry, login, request, limit: settings.usersPerUID)
@@ -36,7 +36,7 @@ extension UserSessions {
                 try await self.join(entry, cache, login, request, isChanged: login != state.login)
             }
             let sessions = entry.state.withLockedValue { $0.sessions.count }
-            self.uidLog.write("logged in", uid: owner.uid, ["sessions": "\(sessions)"], at: self.services.time.now)
+            self.accountLog.write("logged in", uid: owner.uid, ["sessions": "\(sessions)"], at: self.services.time.now)
         }
         services.counters.count(.logins)
     }
@@ -49,7 +49,7 @@ extension UserSessions {
         try entry.reserveMemory(for: login, request)
         do {
             let store = services.store
-            let generationStore = try await services.lifecycle.run(for: owner.uid) {
+            let generationStore = try await services.loginPool.run(for: owner.uid) {
                 guard try self.countUsers(of: owner.uid) < limit else {
                     throw CacheFailure.busy(
                         "limits.users-per-uid: \(limit) users are logged in; log one out")
@@ -79,20 +79,20 @@ extension UserSessions {
         // Corrects the reservation if the login fails.
         defer { entry.change { _ in } }
         if isChanged {
-            try await save(login, of: entry.owner, on: services.lifecycle)
+            try await save(login, of: entry.owner, on: services.loginPool)
         } else {
-            try await makeDurable(entry.owner.uid, on: services.lifecycle)
+            try await makeDurable(entry.owner.uid, on: services.loginPool)
         }
         let earlier = entry.state.withLockedValue { $0.service }
         let service = earlier ?? tokenService(entry.owner, login.tokens)
-        let account = entry.change { state in
+        let credentials = entry.change { state in
             state.loggedIn(login, request, service: service)
-            return state.account
+            return state.credentials
         }
         if let earlier {
-            earlier.logIn(access: request.token, refresh: request.refresh) { cache.update(account) }
+            earlier.logIn(access: request.token, refresh: request.refresh) { cache.update(credentials) }
         } else {
-            cache.update(account)
+            cache.update(credentials)
         }
         _ = epochs.next(of: entry.owner.uid)
     }
@@ -107,8 +107,8 @@ extension UserSessions {
                 store: { [weak self] service throws(CacheFailure) in try await self?.storeTokens(of: service, owner) },
                 adopt: { [weak self] service in
                     // A cache that is being created reads the tokens itself.
-                    guard let cache = self?.entry(owner)?.cache, cache.account.service === service else { return }
-                    cache.update(cache.account)
+                    guard let cache = self?.entry(owner)?.cache, cache.credentials.service === service else { return }
+                    cache.update(cache.credentials)
                 },
                 log: { message, failure in
                     log.warning("\(message)", metadata: ["uid": "\(owner.uid)", "reason": "\(failure)"])
@@ -117,13 +117,13 @@ extension UserSessions {
 
     /// Makes the tokens of a service durable, with the owner's turn.
     private func storeTokens(of service: AccessTokenService, _ owner: Owner) async throws(CacheFailure) {
-        try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
+        try await withTurn(owner, on: services.loginPool) { entry throws(CacheFailure) in
             // Read only now, because an earlier turn may have brought other tokens or ended the login.
             let record = entry.change { state in
                 Result { () throws(CacheFailure) in try state.updateTokens(from: service) }
             }
             guard let login = try record.get() else { return }
-            try await self.save(login, of: owner, on: self.services.lifecycle)
+            try await self.save(login, of: owner, on: self.services.loginPool)
         }
     }
 }

@@ -9,8 +9,8 @@ public final class UserSessions: Sendable {
     let services: CacheServices
     let epochs: Epochs
     let log: Logger
-    /// For log lines that a uid can cause at any rate.
-    public let uidLog: UIDLog
+    /// For log lines that clients can cause at any rate.
+    public let accountLog: AccountLog
     private let directory = NIOLockedValueBox(Directory())
     /// The highest total of hits reported. A cache that ends during the count is missing from it, and a monitoring
     /// system takes a decreasing counter for a restart.
@@ -32,7 +32,7 @@ public final class UserSessions: Sendable {
         self.services = services
         self.epochs = Epochs(base: services.store.epochBase)
         self.log = log
-        self.uidLog = UIDLog(log) { services.budget.account(of: $0) }
+        self.accountLog = AccountLog(log) { services.budget.account(of: $0) }
     }
 
     // MARK: Lookup
@@ -67,7 +67,7 @@ public final class UserSessions: Sendable {
             let memory = services.budget.lease(for: owner.uid)
             guard memory.hasRoom(for: 1) else { throw .busy(memory.refusal) }
         }
-        return try await withTurn(owner, on: services.lifecycle) { entry throws(CacheFailure) in
+        return try await withTurn(owner, on: services.loginPool) { entry throws(CacheFailure) in
             let state = entry.state.withLockedValue { $0 }
             return try state.readableCache() == nil ? nil : state
         }
@@ -92,10 +92,10 @@ public final class UserSessions: Sendable {
 
     // MARK: The users of a uid
 
-    /// The logged-in users of a uid, including those whose logout is pending, in no order.
+    /// The logged-in users of a uid, including those whose logout is not durable yet, in no order.
     ///
     /// The first call reads one file per user, later calls none.
-    func users(of uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) -> [OpaqueID] {
+    func loggedInUsers(of uid: UInt32, on pool: any BlockingPool) async throws(CacheFailure) -> [OpaqueID] {
         let users = directory.withLockedValue { $0.users(of: uid) }
         defer { leave(users, uid: uid) }
         return Array(
@@ -113,10 +113,10 @@ public final class UserSessions: Sendable {
     /// The uids that have entries in memory.
     var knownUIDs: Set<UInt32> { directory.withLockedValue { Set($0.uids.keys) } }
 
-    /// ``users(of:on:)`` as an object that all callers share until it changes.
+    /// ``loggedInUsers(of:on:)`` as an object that all callers share until it changes.
     public func userList(of uid: UInt32) async throws(CacheFailure) -> UserList {
         if let known = knownUserList(of: uid) { return known }
-        let users = try await users(of: uid, on: services.lifecycle)
+        let users = try await loggedInUsers(of: uid, on: services.loginPool)
         return UserList(users, services.budget.lease(for: uid))
     }
 
@@ -229,12 +229,13 @@ public final class UserSessions: Sendable {
     }
 
     func open(_ entry: UserEntry, _ generationStore: any GenerationStore, epoch: UInt64) {
-        let account = entry.state.withLockedValue { $0.account }
+        let credentials = entry.state.withLockedValue { $0.credentials }
         let cache = UserCache(
-            owner: entry.owner, epoch: epoch, generationStore: generationStore, account: account, services: services)
+            owner: entry.owner, epoch: epoch, generationStore: generationStore, credentials: credentials,
+            services: services)
         entry.change { $0.opened(cache) }
         // A refresh may have changed the tokens while there was no cache that could adopt them.
-        cache.update(account)
+        cache.update(credentials)
     }
 
     /// Rejects users that are not in memory yet. Returns the entries of those that are.

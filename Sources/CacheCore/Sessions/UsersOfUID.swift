@@ -1,7 +1,8 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The users of one uid: the entries in memory, and the list of all logged-in users.
+/// The users of one uid: the entries in memory, and the list of all logged-in users. A subordinate uid has users of its
+/// own, although it counts towards another uid's account.
 ///
 /// The list is read from disk when it is first needed, which costs a read for each user; logins and logouts keep it
 /// up to date. Safe from any thread. Each uid has a lock of its own.
@@ -58,7 +59,7 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// All logged-in users, including those whose logout is pending; nil while the list is not read.
+    /// All logged-in users, including those whose logout is not durable yet; nil while the list is not read.
     var loggedIn: Set<OpaqueID>? {
         state.withLockedValue { if case .read(let users) = $0.listing { users } else { nil } }
     }
@@ -93,7 +94,8 @@ final class UsersOfUID: Sendable {
     private func readingEnded(_ stored: [OpaqueID]) -> Set<OpaqueID> {
         state.withLockedValue { state in
             var users = Set(stored)
-            // Users that are open, being invalidated or pending count as logged in: LOGOUT of all must include them.
+            // Users with an open cache, or whose purge or logout is not durable yet, count as logged in: LOGOUT of all
+            // must include them.
             for (entry, _) in state.entries.values where entry.isLoggedIn { users.insert(entry.owner.user) }
             // If a login failed meanwhile, its state on disk is unknown, so the list is not kept.
             guard case .reading(let changes) = state.listing else { return users }

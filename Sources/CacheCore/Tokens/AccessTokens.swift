@@ -130,7 +130,8 @@ struct AccessTokens: Sendable {
         let refresh = Refresh(
             number: nextNumber(), origin: origin, endpoint: endpoint, requestedAt: now, waiters: [waiter])
         self.refresh = refresh
-        let request = TokenRequest(uid: quotaAccount, origin: origin, endpoint: endpoint, refreshToken: refreshToken)
+        let request = TokenRequest(
+            account: quotaAccount, origin: origin, endpoint: endpoint, refreshToken: refreshToken)
         return [.request(refresh.number, request)]
     }
 

@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 
 /// One download: for each upstream the token, the request, and the evaluation of the response; then its end.
 ///
-/// A value that each step passes to the next; steps run on the fetcher client's loop or the disk pool.
+/// A value that each step passes to the next; steps run on the fetcher client's loop or the image pool.
 struct ImageDownload: Sendable {
     private let cache: UserCache
     private let flight: FlightID
@@ -21,17 +21,17 @@ struct ImageDownload: Sendable {
 
     /// Starts the download of a flight, unless it has ended.
     static func start(_ flight: FlightID, _ target: DownloadTarget, in cache: UserCache) {
-        // After a logout the account has no tokens: nothing may be requested without them.
-        let (account, basis) = cache.state.withLockedValue { state in
-            (state.coordinator.flights.isCurrent(flight) ? state.account : nil, state.coordinator.basis(flight))
+        // A flight that has ended is not started: after a logout the cache has no tokens to send.
+        let (credentials, basis) = cache.state.withLockedValue { state in
+            (state.coordinator.flights.isCurrent(flight) ? state.credentials : nil, state.coordinator.basis(flight))
         }
-        guard let account else { return }
+        guard let credentials else { return }
         let chain = UpstreamChain(target)
-        guard let origin = cache.origin(of: account) else {
+        guard let origin = cache.origin(of: credentials) else {
             let failure = CacheFailure.origin("the user's origin is no longer configured")
             return finish(flight, chain, .failed(failure), in: cache)
         }
-        let download = ImageDownload(cache, flight, origin, basis, chain, family: account.family)
+        let download = ImageDownload(cache, flight, origin, basis, chain, family: credentials.family)
         cache.change { state in
             UserCache.Consequences(effects: state.coordinator.downloadStarted(flight, handle: download.steps))
         }
@@ -51,33 +51,33 @@ struct ImageDownload: Sendable {
         var next = self
         next.rejected = nil
         let (imageKey, now) = (flight.imageKey, services.time.now)
-        let (account, failure) = cache.state.withLockedValue { state in
+        let (credentials, failure) = cache.state.withLockedValue { state in
             let negativeCache = state.coordinator.negativeCache
             next.chain.skip { negativeCache.isMissing(imageKey, url: $0, at: now) }
             // RequestCoordinator has checked the negative entry of a single upstream.
             let upstream = next.chain.target.others.isEmpty ? nil : next.chain.current
             return (
-                state.coordinator.flights.isCurrent(flight) ? state.account : nil,
+                state.coordinator.flights.isCurrent(flight) ? state.credentials : nil,
                 upstream.flatMap { negativeCache.unusable(imageKey, url: $0.url, at: now) }
             )
         }
-        guard let account else { return }
+        guard let credentials else { return }
         if let failure { return next.upstreamEnded(.failed(failure)) }
         guard next.chain.current != nil else { return next.finish(next.chain.end(family: family)) }
-        next.authorize(account)
+        next.authorize(credentials)
     }
 
     /// Waits for an access token, if the upstream needs one, then sends the request.
-    private func authorize(_ account: UserCache.Account) {
+    private func authorize(_ credentials: UserCache.Credentials) {
         var download = self
         // Read before the token, so that a response is never attributed to a newer token family.
-        let family = account.family
+        let family = credentials.family
         // The tokens changed within the chain: restart it.
         if chain.hasResult, self.family != family { return finish(nil) }
         download.family = family
         guard chain.current?.showsToken == true else { return download.send(nil) }
         // Without a refresh token, sends the current access token, if any.
-        guard let service = account.service else { return download.send(account.tokens.access) }
+        guard let service = credentials.service else { return download.send(credentials.tokens.access) }
         let wait = service.requestToken(rejected: rejected, of: origin) { [download] result in
             switch result {
             case .success(let token): download.send(token)
@@ -98,7 +98,7 @@ struct ImageDownload: Sendable {
             return download.upstreamEnded(.failed(.timedOut(reason)))
         }
         let request = Download(
-            uid: cache.quotaAccount, origin: origin, target: upstream, token: token, timeout: timeout,
+            account: cache.quotaAccount, origin: origin, target: upstream, token: token, timeout: timeout,
             condition: basis(of: upstream).map { condition(for: $0, at: upstream) }, framing: services.framing)
         do {
             let handle = try services.fetcher.start(request) { [download] outcome in
@@ -133,21 +133,21 @@ struct ImageDownload: Sendable {
     /// Sends the request once more if the origin rejected the token and another one is available.
     private func retryWithOtherToken(_ token: Secret, _ outcome: DownloadOutcome) -> Bool {
         guard case .failed(let failure) = outcome, failure.kind == .unauthorized else { return false }
-        let account = cache.account
+        let credentials = cache.credentials
         guard rejected == nil else {
-            account.service?.wasRejectedAgain(token)
+            credentials.service?.wasRejectedAgain(token)
             return false
         }
         // A service can refresh until the logout; without one, a login may have brought another token meanwhile.
-        let hasAnother = account.tokens.access != nil && account.tokens.access != token
-        guard account.service.map({ $0.durableTokens != nil }) ?? hasAnother else { return false }
+        let hasAnother = credentials.tokens.access != nil && credentials.tokens.access != token
+        guard credentials.service.map({ $0.durableTokens != nil }) ?? hasAnother else { return false }
         var again = self
         again.rejected = token
-        again.authorize(account)
+        again.authorize(credentials)
         return true
     }
 
-    /// Evaluates the response: small ones on the fetcher client's loop, others on the disk pool.
+    /// Evaluates the response: small ones on the fetcher client's loop, others on the image pool.
     private func receive(_ outcome: DownloadOutcome) {
         let responseTime = ResponseTime(now: services.time.now, wallClock: services.time.wallClock)
         // Evaluation may wait beyond a logout, so it must hold no token.
@@ -158,7 +158,7 @@ struct ImageDownload: Sendable {
             download.upstreamEnded(download.evaluate(outcome, of: upstream, at: responseTime))
         }
         if case .image(let downloaded) = outcome, downloaded.bytes.count > Self.mostHashedInline {
-            services.disk.submit(for: cache.owner.uid, evaluate)
+            services.imagePool.submit(for: cache.owner.uid, evaluate)
         } else {
             evaluate()
         }
@@ -173,7 +173,7 @@ struct ImageDownload: Sendable {
     private func evaluate(
         _ outcome: DownloadOutcome, of upstream: DownloadTarget, at responseTime: ResponseTime
     ) -> RequestCoordinator.DownloadResult? {
-        if case .failed = outcome {} else if family != cache.account.family { return nil }
+        if case .failed = outcome {} else if family != cache.credentials.family { return nil }
         switch outcome {
         case .image(let downloaded):
             return image(downloaded, of: upstream, at: responseTime)
@@ -228,8 +228,8 @@ struct ImageDownload: Sendable {
         var download = self
         let end = cache.state.withLockedValue { state in
             download.chain.accept(
-                result, timeToLive: origin.negativeTTL, heldURL: state.coordinator.heldURL(flight)
-            ) { state.coordinator.prefersHeld(flight, to: $0, of: $1) }
+                result, timeToLive: origin.negativeTTL, storedURL: state.coordinator.storedURL(flight)
+            ) { state.coordinator.prefersStale(flight, to: $0, of: $1) }
         }
         if let end { download.finish(end) } else { download.requestNext() }
     }
@@ -249,7 +249,7 @@ struct ImageDownload: Sendable {
         let route = cache.route(for: imageKey, held: nil)
         cache.change { state in
             // Checked again under the lock: the tokens may have changed since the evaluation.
-            guard let result, state.coordinator.suits(result) else {
+            guard let result, state.coordinator.suitsTokens(result) else {
                 return UserCache.Consequences(effects: state.coordinator.restartDownload(flight, chain.target))
             }
             guard

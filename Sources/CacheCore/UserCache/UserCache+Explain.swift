@@ -15,17 +15,18 @@ extension UserSessions {
 }
 
 extension UserCache {
-    /// Explains what a GET would do now. Starts no request, and leaves order of use, counters and freshness as they are.
+    /// Explains what a GET would do now. Starts no request, and leaves order of use, counters and freshness as they
+    /// are.
     func explain(_ imageKey: ImageKey) async throws(CacheFailure) -> Explanation {
         let imageKey = imageKey.detached()
-        let outlook = try await services.disk.run(for: owner.uid) { try self.outlook(of: imageKey) }
+        let outlook = try await services.imagePool.run(for: owner.uid) { try self.outlook(of: imageKey) }
         var explanation = outlook.explanation
         if let source = outlook.source {
             explanation.source = [try await explain(source)]
             explanation.upstreams = []
             if !outlook.isDecided { decide(on: &explanation, of: imageKey, rendition: outlook.rendition) }
         } else if let target = outlook.target {
-            await check(target, heldURL: outlook.heldURL, &explanation)
+            await check(target, storedURL: outlook.storedURL, &explanation)
         }
         return explanation
     }
@@ -34,7 +35,7 @@ extension UserCache {
         var explanation: Explanation
         /// Where the image would be requested.
         var target: DownloadTarget?
-        var heldURL: String?
+        var storedURL: String?
         /// The image key of the source.
         var source: ImageKey?
         /// The stored rendition, which may be that of an older source.
@@ -47,12 +48,14 @@ extension UserCache {
     private func outlook(of imageKey: ImageKey) throws -> Outlook {
         let (query, now) = (ImageQuery(imageKey: imageKey), services.time.now)
         let (current, memory, isRemoved) = try state.withLockedValue { state in
-            if let invalidation = state.invalidation { throw invalidation }
+            if let closeReason = state.closeReason { throw closeReason }
             return (state.coordinator, state.memory[imageKey]?.served, state.beingRemoved.contains(imageKey.profile))
         }
         var coordinator = current
         let waiter = Waiter(id: WaiterID(number: coordinator.flights.nextNumber()), query: query) { _ in }
-        func suitable(_ held: ServedImage?) -> ServedImage? { held.flatMap { current.suits($0.image) ? $0 : nil } }
+        func suitable(_ held: ServedImage?) -> ServedImage? {
+            held.flatMap { current.suitsTokens($0.image) ? $0 : nil }
+        }
 
         var held = suitable(coordinator.storing(imageKey) ?? memory)
         var route = self.route(for: imageKey, held: held?.image)
@@ -69,7 +72,7 @@ extension UserCache {
             held = suitable(image.map { ServedImage($0, from: .disk, at: now) })
             let source = putSource(of: imageKey, held: held?.image, now: now, isUse: false)
             route = self.route(for: imageKey, held: held?.image, source: source)
-            if route.source == nil, held?.image.record.rendered != nil { held = nil }
+            if route.source == nil, held?.image.record.sourceDigest != nil { held = nil }
             effects = coordinator.readEnded(read, image: held?.image, route: route, now: now) ?? []
         }
 
@@ -77,13 +80,14 @@ extension UserCache {
         outlook.explanation.held = held.map { Explanation.Held($0, at: now) }
         outlook.explanation.origin = origin?.name
         if case .success(let target?) = route.target { outlook.target = target }
-        if case .url(let url)? = held?.image.record.provenance { outlook.heldURL = url }
-        if held?.image.record.rendered != nil { outlook.source = route.source }
+        if case .url(let url)? = held?.image.record.provenance { outlook.storedURL = url }
+        if held?.image.record.sourceDigest != nil { outlook.source = route.source }
         let inFlight = outlook.target.flatMap { current.flights[imageKey]?.flights[FlightID.Work($0)] }
         outlook.explanation.waiting = inFlight?.waiters.count
-        outlook.explanation.upstreams = outlook.target.map { target in
-            [DownloadTarget](target).map { Explanation.Upstream($0, of: imageKey, current.negativeCache, at: now) }
-        } ?? []
+        outlook.explanation.upstreams =
+            outlook.target.map { target in
+                [DownloadTarget](target).map { Explanation.Upstream($0, of: imageKey, current.negativeCache, at: now) }
+            } ?? []
 
         let isRequested = inFlight != nil || effects.contains { if case .download = $0 { true } else { false } }
         switch effects.outcome(of: waiter.id) {
@@ -104,7 +108,7 @@ extension UserCache {
                 (outlook.source, outlook.rendition, outlook.isDecided) = (key.imageKey, flight?.basis?.record, false)
                 outlook.explanation.held = nil
             } else if inFlight == nil {
-                outlook.explanation.action = flight?.held == nil ? .download : .revalidate
+                outlook.explanation.action = flight?.staleImage == nil ? .download : .revalidate
             }
         }
         if [.none, .fallback, .fail].contains(outlook.explanation.action) {
@@ -132,25 +136,25 @@ extension UserCache {
     }
 
     /// Finds out which upstreams a request would be sent to. If to none, corrects the action.
-    private func check(_ target: DownloadTarget, heldURL: String?, _ explanation: inout Explanation) async {
-        let account = self.account
-        guard let origin = self.origin(of: account) else { return }
+    private func check(_ target: DownloadTarget, storedURL: String?, _ explanation: inout Explanation) async {
+        let credentials = self.credentials
+        guard let origin = self.origin(of: credentials) else { return }
         for (index, upstream) in [DownloadTarget](target).enumerated()
         where explanation.upstreams[index].state == .ready {
-            if upstream.showsToken, let failure = account.service?.failure(of: origin) {
+            if upstream.showsToken, let failure = credentials.service?.failure(of: origin) {
                 explanation.upstreams[index].state = .unauthorized
                 explanation.upstreams[index].failure = failure
                 continue
             }
             let download = Download(
-                uid: quotaAccount, origin: origin, target: upstream, token: nil, framing: services.framing)
+                account: quotaAccount, origin: origin, target: upstream, token: nil, framing: services.framing)
             guard let refusal = await services.fetcher.refusal(of: download) else { continue }
             explanation.upstreams[index].state = refusal.failure.kind == .circuitOpen ? .suspended : .failed
             explanation.upstreams[index].retryIn = refusal.retryIn.map { ($0 + 999) / 1_000 }
             explanation.upstreams[index].failure = CacheFailure(refusal.failure)
         }
         guard [.refresh, .revalidate, .download].contains(explanation.action), explanation.waiting == nil,
-            let failure = failure(of: target, heldURL: heldURL, explanation)
+            let failure = failure(of: target, storedURL: storedURL, explanation)
         else { return }
         explanation.retryIn = explanation.upstreams.compactMap(\.retryIn).min()
         let servesStale = explanation.action == .refresh || explanation.action == .revalidate && failure.allowsStale
@@ -159,15 +163,15 @@ extension UserCache {
     }
 
     /// The failure that a download ends with if it sends no request; nil if it sends one.
-    private func failure(of target: DownloadTarget, heldURL: String?, _ explanation: Explanation) -> CacheFailure? {
+    private func failure(of target: DownloadTarget, storedURL: String?, _ explanation: Explanation) -> CacheFailure? {
         var chain = UpstreamChain(target)
         while let upstream = chain.current, chain.number < explanation.upstreams.count {
             let checked = explanation.upstreams[chain.number]
             if checked.state == .ready { return nil }
             let result: RequestCoordinator.DownloadResult =
                 checked.failure.map { .failed($0) } ?? .missing(until: 0, family: 0)
-            let end = chain.accept(result, timeToLive: 0, heldURL: heldURL) { failure, _ in
-                explanation.action != .download && upstream.url == heldURL && failure.allowsStale
+            let end = chain.accept(result, timeToLive: 0, storedURL: storedURL) { failure, _ in
+                explanation.action != .download && upstream.url == storedURL && failure.allowsStale
             }
             if let end { return end.failure }
         }

@@ -10,13 +10,13 @@ extension UserCache {
         _ failure: CacheFailure = .cancelled, wipesLater: Bool = false
     ) -> (cancelled: Int, wipe: (@Sendable () -> Void)?) {
         let (ended, memory, deliveries) = state.withLockedValue { state in
-            state.invalidation = state.invalidation ?? failure
+            state.closeReason = state.closeReason ?? failure
             let ended = state.coordinator.end(failure)
             let memory = NIOLockedValueBox(state.memory)
             state.memory = MemoryTable()
             services.counters.count(.memoryHits, state.memoryHits)
             state.memoryHits = 0
-            state.account = Account(origin: state.account.origin)
+            state.credentials = Credentials(origin: state.credentials.origin)
             state.warming = WarmingList(memory: services.budget.lease(for: owner.uid))
             return (ended, memory, state.replaceDeliveries())
         }

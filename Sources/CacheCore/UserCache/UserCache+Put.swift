@@ -12,7 +12,7 @@ extension UserCache {
         let imageKey = imageKey.detached()
         let image = try checkedImage(bytes, timeToLive: timeToLive)
         let sequence: UInt64? = state.withLockedValue { $0.isOpen ? $0.coordinator.putBegan(imageKey) : nil }
-        guard let sequence else { throw invalidation }
+        guard let sequence else { throw closeReason }
         defer { state.withLockedValue { $0.coordinator.putEnded(imageKey) } }
 
         var verdict = PendingPuts.Verdict.cancelled
@@ -38,17 +38,19 @@ extension UserCache {
                     }
                 })
         } catch StoreError.closed {
-            throw invalidation
+            throw closeReason
         } catch {
             services.counters.count(.storeFailures)
             throw CacheFailure(error)
         }
-        guard verdict != .cancelled else { throw invalidation }
+        guard verdict != .cancelled else { throw closeReason }
         services.counters.count(.puts)
-        if change != nil { services.disk.submit(for: owner.uid) { self.generationStore.makeRoom(keeping: imageKey) } }
+        if change != nil {
+            services.imagePool.submit(for: owner.uid) { self.generationStore.makeRoom(keeping: imageKey) }
+        }
     }
 
-    private var invalidation: CacheFailure { state.withLockedValue { $0.invalidation } ?? .cancelled }
+    private var closeReason: CacheFailure { state.withLockedValue { $0.closeReason } ?? .cancelled }
 
     private func checkedImage(_ bytes: ByteBuffer, timeToLive: Int64?) throws(CacheFailure) -> Image {
         let settings = services.settings()

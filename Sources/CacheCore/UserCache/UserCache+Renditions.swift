@@ -27,7 +27,7 @@ extension UserCache {
     /// source of every size. Blocks on the disk.
     /// - Parameter isUse: whether a read from disk counts as a use of the image.
     func putSource(of imageKey: ImageKey, held: Image?, now: Int64, isUse: Bool = true) -> ImageKey? {
-        let isAnswer = held.map { $0.record.rendered == nil && $0.record.freshness.isFresh(at: now) } ?? false
+        let isAnswer = held.map { $0.record.sourceDigest == nil && $0.record.freshness.isFresh(at: now) } ?? false
         guard imageKey.size > 0, !isAnswer, let origin, origin.renditions != .never,
             RenditionPolicy.source(of: imageKey, origin) == nil
         else { return nil }
@@ -63,11 +63,11 @@ extension UserCache {
         // A source that is a rendition itself would need the same check.
         if image == nil, mayRead,
             case .image(let found) = generationStore.readCached(source, framing: services.framing),
-            found.record.rendered == nil
+            found.record.sourceDigest == nil
         {
             image = found
         }
-        guard let image, image.record.digest == rendition.record.rendered else { return nil }
+        guard let image, image.record.digest == rendition.record.sourceDigest else { return nil }
         return image.rendition(rendition.bytes, shape: rendition.record.shape, digest: rendition.record.digest)
     }
 

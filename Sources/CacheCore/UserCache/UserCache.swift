@@ -20,15 +20,18 @@ public final class UserCache: Sendable {
     let services: CacheServices
     let state: NIOLockedValueBox<State>
 
-    init(owner: Owner, epoch: UInt64, generationStore: any GenerationStore, account: Account, services: CacheServices) {
+    init(
+        owner: Owner, epoch: UInt64, generationStore: any GenerationStore, credentials: Credentials,
+        services: CacheServices
+    ) {
         self.owner = owner
         self.epoch = epoch
         self.generationStore = generationStore
         self.services = services
         let coordinator = RequestCoordinator(
-            negativeCache: Self.negativeCache(owner, services), tokenFamily: account.family)
+            negativeCache: Self.negativeCache(owner, services), tokenFamily: credentials.family)
         let warming = WarmingList(memory: services.budget.lease(for: owner.uid))
-        self.state = NIOLockedValueBox(State(account: account, coordinator: coordinator, warming: warming))
+        self.state = NIOLockedValueBox(State(credentials: credentials, coordinator: coordinator, warming: warming))
     }
 
     private static func negativeCache(_ owner: Owner, _ services: CacheServices) -> NegativeCache {
@@ -37,13 +40,13 @@ public final class UserCache: Sendable {
 
     struct State {
         /// Why the cache accepts no new work; nil while it is open.
-        var invalidation: CacheFailure?
-        var account: Account
+        var closeReason: CacheFailure?
+        var credentials: Credentials
         var memory = MemoryTable()
         var memoryHits = 0
         var coordinator: RequestCoordinator
         /// Incremented when a stored image changes. A ``DiskLookup`` with an older value is void.
-        private(set) var invalidations: UInt64 = 0
+        private(set) var imageChanges: UInt64 = 0
         /// Profiles whose entries are being removed. They count as missing, so that a purge takes effect at once.
         var beingRemoved: Set<OpaqueID> = []
         var warming: WarmingList
@@ -51,13 +54,13 @@ public final class UserCache: Sendable {
         /// otherwise an image could arrive after the receipt (I3). Deliveries never block.
         private(set) var deliveries = DrainGroup()
 
-        init(account: Account, coordinator: RequestCoordinator, warming: WarmingList) {
-            (self.account, self.coordinator, self.warming) = (account, coordinator, warming)
+        init(credentials: Credentials, coordinator: RequestCoordinator, warming: WarmingList) {
+            (self.credentials, self.coordinator, self.warming) = (credentials, coordinator, warming)
         }
 
-        var isOpen: Bool { invalidation == nil }
+        var isOpen: Bool { closeReason == nil }
 
-        mutating func invalidateLookups() { invalidations += 1 }
+        mutating func invalidateLookups() { imageChanges += 1 }
 
         /// Counts a delivery until `leave()` is called on the result.
         mutating func beginDelivery() -> DrainGroup {
@@ -73,7 +76,8 @@ public final class UserCache: Sendable {
         }
     }
 
-    struct Account: Sendable {
+    /// The origin that a login named, and the tokens for it.
+    struct Credentials: Sendable {
         /// Nil for the default origin.
         var origin: String?
         /// The tokens of the login. With a refresh token, ``service`` has the current ones.
@@ -85,16 +89,17 @@ public final class UserCache: Sendable {
         var family: UInt32 { (service?.tokens ?? tokens).family }
     }
 
-    var account: Account { state.withLockedValue { $0.account } }
+    var credentials: Credentials { state.withLockedValue { $0.credentials } }
     var isOpen: Bool { state.withLockedValue { $0.isOpen } }
     var memoryHits: Int { state.withLockedValue { $0.memoryHits } }
 
+    /// The account that the owner's uid counts towards.
     var quotaAccount: UInt32 { services.budget.account(of: owner.uid) }
 
-    var origin: Origin? { origin(of: account) }
+    var origin: Origin? { origin(of: credentials) }
 
-    func origin(of account: Account) -> Origin? {
-        services.settings().origins[account.origin ?? "default"]
+    func origin(of credentials: Credentials) -> Origin? {
+        services.settings().origins[credentials.origin ?? "default"]
     }
 
     public func isOf(user name: UnsafeRawBufferPointer) -> Bool {
@@ -108,13 +113,13 @@ public final class UserCache: Sendable {
     public var usage: Usage? { generationStore.usage }
 
     /// Sets the origin and tokens. Other tokens void the negative entries.
-    func update(_ account: Account) {
+    func update(_ credentials: Credentials) {
         let none = Self.negativeCache(owner, services)
         // The old negative cache is released after the lock.
         _ = state.withLockedValue { state -> NegativeCache? in
-            state.account = account
-            // Read under the lock: of two concurrent calls, the last one sets both account and family.
-            let family = account.family
+            state.credentials = credentials
+            // Read under the lock: of two concurrent calls, the last one sets both credentials and family.
+            let family = credentials.family
             guard state.coordinator.tokenFamily != family else { return nil }
             defer { state.coordinator.negativeCache = none }
             state.coordinator.tokenFamily = family
@@ -145,24 +150,24 @@ public final class UserCache: Sendable {
     public func lookUpOnDisk(_ query: ImageQuery) -> DiskLookup {
         let imageKey = query.imageKey
         let now = services.time.now
-        let before = state.withLockedValue { $0.mayReadFromDisk(imageKey, now: now) ? $0.invalidations : nil }
-        guard let before else { return DiskLookup(image: nil, cache: self, invalidations: nil) }
+        let before = state.withLockedValue { $0.mayReadFromDisk(imageKey, now: now) ? $0.imageChanges : nil }
+        guard let before else { return DiskLookup(image: nil, cache: self, imageChanges: nil) }
         switch generationStore.readCached(imageKey, framing: services.framing) {
-        case .nothing: return DiskLookup(image: nil, cache: self, invalidations: before)
+        case .nothing: return DiskLookup(image: nil, cache: self, imageChanges: before)
         case .image(let found):
-            let found = found.record.rendered == nil ? found : withCurrentSource(found, in: imageKey)
+            let found = found.record.sourceDigest == nil ? found : withCurrentSource(found, in: imageKey)
             guard let found, query.accepts(found), found.record.freshness.state(at: now) == .fresh else { break }
-            return DiskLookup(image: serve(found, from: imageKey, before, now: now), cache: self, invalidations: nil)
+            return DiskLookup(image: serve(found, from: imageKey, before, now: now), cache: self, imageChanges: nil)
         case .unknown: break
         }
-        return DiskLookup(image: nil, cache: self, invalidations: nil)
+        return DiskLookup(image: nil, cache: self, imageChanges: nil)
     }
 
     /// Puts the image into memory; nil if a stored image has changed since the lookup.
     private func serve(_ image: Image, from imageKey: ImageKey, _ before: UInt64, now: Int64) -> ServedImage? {
         let kept = services.memory.admits(image) ? imageKey.detached() : nil
         let change = state.withLockedValue { state -> MemoryChange? in
-            guard state.isOpen, state.invalidations == before, state.coordinator.suits(image) else { return nil }
+            guard state.isOpen, state.imageChanges == before, state.coordinator.suitsTokens(image) else { return nil }
             return kept.map { remember(image, in: $0, &state) } ?? MemoryChange()
         }
         guard let change else { return nil }
@@ -203,14 +208,14 @@ public final class UserCache: Sendable {
         let (id, held) = state.withLockedValue { state in
             let id = WaiterID(number: state.coordinator.flights.nextNumber())
             let held = state.coordinator.storing(query.imageKey) ?? state.memory[query.imageKey]?.served
-            return (id, held.flatMap { state.coordinator.suits($0.image) ? $0 : nil })
+            return (id, held.flatMap { state.coordinator.suitsTokens($0.image) ? $0 : nil })
         }
         let waiter = Waiter(id: id, query: query, resolve: resolve)
         let route = self.route(for: query.imageKey, held: held?.image)
         let now = services.time.now
         change { state in
-            if let invalidation = state.invalidation {
-                return Consequences(effects: [.resolve(waiter, .failure(invalidation))])
+            if let closeReason = state.closeReason {
+                return Consequences(effects: [.resolve(waiter, .failure(closeReason))])
             }
             let memory = state.memory[query.imageKey]?.served
             let effects = state.coordinator.get(
@@ -222,7 +227,7 @@ public final class UserCache: Sendable {
 
     private func isStillEmpty(_ lookup: DiskLookup?, _ state: State) -> Bool {
         guard let lookup, lookup.cache === self else { return false }
-        return lookup.invalidations == state.invalidations
+        return lookup.imageChanges == state.imageChanges
     }
 
     /// Removes a waiter. A download without waiters continues for a grace period of 5 s.
@@ -230,7 +235,7 @@ public final class UserCache: Sendable {
         change { Consequences(effects: $0.coordinator.leave(waiter)) }
     }
 
-    /// Ends a waiter that timed out: it gets the stale image, if any, else TIMEOUT.
+    /// Ends a waiter that timed out: it gets the stale image or the source of its rendition, else TIMEOUT.
     public func expire(_ waiter: WaiterID) {
         change { Consequences(effects: $0.coordinator.expire(waiter)) }
     }
@@ -303,7 +308,7 @@ public final class UserCache: Sendable {
                 if !waiter.query.isForRendition { count(outcome) }
                 waiter.resolve(outcome)
             case .read(let flight):
-                services.disk.submit(for: owner.uid) { self.read(flight) }
+                services.imagePool.submit(for: owner.uid) { self.read(flight) }
             case .requestSource(let flight, let query):
                 requestSource(flight, query)
             case .render(let flight, let source):
@@ -316,7 +321,7 @@ public final class UserCache: Sendable {
             case .store(let flight):
                 storeLater(flight)
             case .drop(let flight):
-                services.disk.submit(for: owner.uid) { self.drop(flight) }
+                services.imagePool.submit(for: owner.uid) { self.drop(flight) }
             case .changed(let imageKey):
                 services.events.publish(
                     UserEvent(owner: owner, kind: .update(imageKey.profile.detached()), epoch: epoch))
@@ -354,20 +359,20 @@ public final class UserCache: Sendable {
         do {
             let isRemoved = state.withLockedValue { $0.beingRemoved.contains(imageKey.profile) }
             let read = isRemoved ? nil : try generationStore.read(imageKey, framing: services.framing)
-            image = read.flatMap { image in state.withLockedValue { $0.coordinator.suits(image) } ? image : nil }
+            image = read.flatMap { image in state.withLockedValue { $0.coordinator.suitsTokens(image) } ? image : nil }
         } catch {
             // The store was closed; the invalidation has resolved the waiters.
         }
         let now = services.time.now
         let source = putSource(of: imageKey, held: image, now: now)
         let route = self.route(for: imageKey, held: image, source: source)
-        if route.source == nil, image?.record.rendered != nil { image = nil }
+        if route.source == nil, image?.record.sourceDigest != nil { image = nil }
         change { [image] state in
             guard let effects = state.coordinator.readEnded(flight, image: image, route: route, now: now) else {
                 return Consequences()
             }
             // A rendition goes into memory only once its source is known to be the same.
-            guard let image, image.record.rendered == nil else { return Consequences(effects: effects) }
+            guard let image, image.record.sourceDigest == nil else { return Consequences(effects: effects) }
             return Consequences(effects: effects, memory: remember(image, in: imageKey, &state))
         }
     }
@@ -378,7 +383,7 @@ public final class UserCache: Sendable {
     /// Meanwhile the coordinator holds the image, not `WriteBehind`, so that an invalidation frees it (I11).
     private func storeLater(_ flight: FlightID) {
         guard let image = imageToStore(flight) else { return }
-        guard !services.writes.add(uid: quotaAccount, bytes: image.bytes.storage, { self.store(flight) }) else {
+        guard !services.writes.add(account: quotaAccount, bytes: image.bytes.storage, { self.store(flight) }) else {
             return
         }
         services.counters.count(.storesSkipped)
@@ -401,10 +406,10 @@ public final class UserCache: Sendable {
                 committed: {})
             state.withLockedValue { $0.coordinator.stored(flight) }
             guard isWritten else { return }
-            generationStore.makeRoom(keeping: image.record.rendered == nil ? flight.imageKey : nil)
-            guard image.record.rendered != nil else { return }
+            generationStore.makeRoom(keeping: image.record.sourceDigest == nil ? flight.imageKey : nil)
+            guard image.record.sourceDigest != nil else { return }
             // Trimming runs on the pool, not on the single writer thread.
-            services.disk.submit(for: owner.uid) { self.trimRenditions(keeping: flight.imageKey) }
+            services.imagePool.submit(for: owner.uid) { self.trimRenditions(keeping: flight.imageKey) }
         } catch StoreError.closed {
             // Purged or logged out meanwhile.
         } catch {
@@ -442,13 +447,13 @@ public final class UserCache: Sendable {
 
     func remember(_ image: Image, in imageKey: ImageKey, _ state: inout State) -> MemoryChange {
         var change = forget(imageKey, &state)
-        if image.record.rendered == nil {
+        if image.record.sourceDigest == nil {
             // Renditions that are still good are found on disk again.
             change.removed += state.memory.removeRenditions(of: imageKey.profile, but: image)
         }
         guard services.memory.admits(image) else { return change }
         let entry = MemoryEntry(
-            served: ServedImage(image, from: .memory, at: services.time.now), imageKey: imageKey, uid: quotaAccount,
+            served: ServedImage(image, from: .memory, at: services.time.now), imageKey: imageKey, account: quotaAccount,
             onEvict: { [weak self] entry in self?.evicted(entry) })
         state.memory.insert(entry)
         change.added = entry
@@ -498,6 +503,6 @@ public struct DiskLookup: Sendable {
     /// The image, if it may be served.
     public let image: ServedImage?
     fileprivate let cache: UserCache
-    /// If the disk held nothing: ``UserCache/State/invalidations`` before the read. Otherwise nil.
-    fileprivate let invalidations: UInt64?
+    /// If the disk held nothing: ``UserCache/State/imageChanges`` before the read. Otherwise nil.
+    fileprivate let imageChanges: UInt64?
 }

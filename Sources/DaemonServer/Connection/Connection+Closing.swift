@@ -110,7 +110,7 @@ extension Connection {
             self.watchdog = nil
             guard self.progress.hasStalled(since: before) else { return self.watch() }
             guard checks >= Self.checksPerStall else { return self.recheck(since: before, checks: checks + 1) }
-            self.context.sessions.uidLog.write(
+            self.context.sessions.accountLog.write(
                 "disconnected a peer that stalled", uid: self.peer.uid,
                 ["pid": "\(self.peer.pid)", "unread": "\(self.unread)"], at: self.context.services.time.now)
             self.stream.close()

@@ -98,7 +98,7 @@ extension Connection {
             return replyNow(.error(CommandError(.denied, reason)))
         }
         let (metrics, version) = (context.metrics, version)
-        lifecycle {
+        runAtBarrier {
             let text = await metrics.text()
             return .reply { $0.writeVerbatimString(text, version: version) }
         }

@@ -148,7 +148,7 @@ extension Connection {
     private func dropSubscriber() {
         guard !isClosed else { return }
         context.services.counters.count(.subscribersDropped)
-        context.sessions.uidLog.write(
+        context.sessions.accountLog.write(
             "disconnected a subscriber that does not read its events", uid: peer.uid,
             ["pid": "\(peer.pid)", "unread": "\(unread)"], at: context.services.time.now)
         stream.close()

@@ -103,9 +103,9 @@ extension Connection {
                 return true
             }
         }
-        guard registration.load.enter(limit: limits.queuePerUID) else {
+        guard registration.load.enter(limit: limits.queuePerAccount) else {
             if !waiting.isEmpty && replySlot == nil { return false }
-            let reason = "limits.queue-per-uid: \(limits.queuePerUID) GETs of this account are waiting; retry later"
+            let reason = "limits.queue-per-uid: \(limits.queuePerAccount) GETs of this account are waiting; retry later"
             fillSlot(replySlot, with: .error(CommandError(.busy, reason)))
             return true
         }
@@ -175,7 +175,7 @@ extension Connection {
     func stat(_ command: StatCommand) {
         guard let profile = command.profile else {
             let (owner, sessions, version) = (owner(command.user), context.sessions, version)
-            return lifecycle {
+            return runAtBarrier {
                 let status = try await sessions.status(owner)
                 return .reply { reply in
                     guard let status else { return reply.writeNull(kind: .map, version: version) }
@@ -196,7 +196,7 @@ extension Connection {
     func explain(_ command: ExplainCommand) {
         let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size)
         let (owner, sessions, version) = (owner(command.user), context.sessions, version)
-        lifecycle {
+        runAtBarrier {
             let explanation = await sessions.explain(owner, imageKey)
             return .reply { $0.writeExplanation(explanation, version) }
         }
@@ -204,7 +204,7 @@ extension Connection {
 
     func warm(_ command: WarmCommand) {
         let (sessions, owner) = (context.sessions, owner(command.user))
-        lifecycle {
+        runAtBarrier {
             let imageKeys = command.profiles.map { ImageKey(profile: OpaqueID($0), fitting: command.size) }
             let count = try await sessions.cache(owner).warm(imageKeys)
             return .reply { $0.writeRESPInteger(count) }
@@ -223,7 +223,7 @@ extension Connection {
     private func put(_ command: PutCommand, into cache: UserCache, replySlot: ReplyQueue.ReplySlot) {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         let loop = eventLoop
-        context.services.disk.submit(for: peer.uid) {
+        context.services.imagePool.submit(for: peer.uid) {
             let reply: ByteBuffer
             do throws(CacheFailure) {
                 let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size)

@@ -83,8 +83,8 @@ extension Connection {
     }
 
     private func refuseToRead() {
-        context.sessions.uidLog.write(
-            "disconnected a peer whose uid has no memory left", uid: peer.uid,
+        context.sessions.accountLog.write(
+            "disconnected a peer whose account has no memory left", uid: peer.uid,
             ["pid": "\(peer.pid)", "held": "\(memory.bytes)"], at: context.services.time.now)
         replyNow(noRoom)
         finish()

@@ -98,7 +98,7 @@ extension ByteBuffer {
             case .source: writeBulkString(served.source.rawValue)
             case .epoch: writeRESPInteger(Int(epoch))
             case .rendered:
-                if let source = record.madeFrom { writeBulkString(source.hex) } else { writeNull(version: version) }
+                if let source = record.renderedFrom { writeBulkString(source.hex) } else { writeNull(version: version) }
             }
         }
     }

@@ -57,11 +57,11 @@ extension Connection {
     /// Ends held sessions one after another, in one task per connection.
     func release(_ sessions: Set<HeldSession>) {
         guard !sessions.isEmpty else { return }
-        let (invalidations, log, id) = (context.invalidationService, context.log, registration.id)
+        let (invalidationService, log, id) = (context.invalidationService, context.log, registration.id)
         startTask {
             for held in sessions {
                 do throws(CacheFailure) {
-                    try await invalidations.release(held.owner, session: held.session, connection: id)
+                    try await invalidationService.release(held.owner, session: held.session, connection: id)
                 } catch {
                     // The service has logged the error, closed the user, and retries.
                     log.debug("could not end a held session at once", metadata: ["uid": "\(held.owner.uid)"])
@@ -73,12 +73,12 @@ extension Connection {
     func logOut(_ command: LogoutCommand) {
         let session = command.session.map { OpaqueID($0) }
         let caller = peer.uid
-        end(command.target, of: command.uid) { invalidations, user, uid in
+        end(command.target, of: command.uid) { invalidationService, user, uid in
             guard let uid else {
-                return try await invalidations.logOutInEveryUID(user, session: session, caller: caller)
+                return try await invalidationService.logOutInEveryUID(user, session: session, caller: caller)
             }
-            guard let user else { return try await invalidations.logOutAll(uid: uid, session: session) }
-            return try await invalidations.logOut(Owner(uid: uid, user: user), session: session)
+            guard let user else { return try await invalidationService.logOutAll(uid: uid, session: session) }
+            return try await invalidationService.logOut(Owner(uid: uid, user: user), session: session)
         } then: { connection, user, uid in
             // Sessions that have ended need no release.
             connection.heldSessions = connection.heldSessions.filter { held in
@@ -90,13 +90,13 @@ extension Connection {
 
     func purge(_ command: PurgeCommand) {
         let caller = peer.uid
-        end(command.target, of: command.uid) { invalidations, user, uid in
+        end(command.target, of: command.uid) { invalidationService, user, uid in
             let profiles = command.profiles.map { OpaqueID($0) }
             guard let uid else {
-                return try await invalidations.purgeInEveryUID(user, profiles: profiles, caller: caller)
+                return try await invalidationService.purgeInEveryUID(user, profiles: profiles, caller: caller)
             }
-            guard let user else { return try await invalidations.purgeAll(uid: uid, profiles: profiles) }
-            return try await invalidations.purge(Owner(uid: uid, user: user), profiles: profiles)
+            guard let user else { return try await invalidationService.purgeAll(uid: uid, profiles: profiles) }
+            return try await invalidationService.purge(Owner(uid: uid, user: user), profiles: profiles)
         }
     }
 
@@ -120,9 +120,9 @@ extension Connection {
             return replyNow(.error(CommandError(.denied, reason)))
         }
         let user: OpaqueID? = if case .user(let user) = target { OpaqueID(user) } else { nil }
-        let (invalidations, loops, version) = (context.invalidationService, context.loops, version)
-        lifecycle {
-            let receipt = try await body(invalidations, user, uid)
+        let (invalidationService, loops, version) = (context.invalidationService, context.loops, version)
+        runAtBarrier {
+            let receipt = try await body(invalidationService, user, uid)
             // Waits one round of each loop, which delivers hits found before the purge (I3) and queued events.
             if loops.loops.count > 1 { try await loops.barrier() }
             return .reply { $0.writeReceipt(receipt, version) }
@@ -156,11 +156,12 @@ extension Connection {
     func users() {
         let (sessions, uid) = (context.sessions, peer.uid)
         if let known = sessions.knownUserList(of: uid) { return replyNow(known.reply) }
-        lifecycle { try await sessions.userList(of: uid).reply }
+        runAtBarrier { try await sessions.userList(of: uid).reply }
     }
 
-    /// Runs a command and blocks later ones until it is complete. `work` returns the reply.
-    func lifecycle(
+    /// Runs a command, and blocks the connection's later ones until it is complete.
+    /// - Parameter work: returns the reply.
+    func runAtBarrier(
         _ work: @escaping @Sendable () async throws -> ByteBuffer,
         then: @escaping @Sendable (Connection) -> Void = { _ in }
     ) {

@@ -80,8 +80,8 @@ final class LatencyRecorder: Sendable {
 
     func record(_ source: Latencies.Source, _ time: TimeAmount, count: Int = 1) {
         let bucket = Latencies.bounds.firstIndex { time.nanoseconds <= $0 } ?? Latencies.bounds.count
-        figures.addAlone(count, at: source.rawValue * Self.perSource + bucket)
-        figures.addAlone(Int(time.nanoseconds) &* count, at: (source.rawValue + 1) * Self.perSource - 1)
+        figures.addAsOnlyWriter(count, at: source.rawValue * Self.perSource + bucket)
+        figures.addAsOnlyWriter(Int(time.nanoseconds) &* count, at: (source.rawValue + 1) * Self.perSource - 1)
     }
 
     func count(_ source: Latencies.Source, _ bucket: Int) -> Int { figures[source.rawValue * Self.perSource + bucket] }

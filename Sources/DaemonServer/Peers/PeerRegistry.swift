@@ -33,7 +33,7 @@ public final class PeerRegistry: Sendable {
     fileprivate struct State {
         var lastID: UInt64 = 0
         var connections: [UInt64: Member] = [:]
-        var accounts: [UInt32: Account] = [:]
+        var accounts: [UInt32: AccountState] = [:]
         /// By account, for all accounts that ever connected.
         var histories: [UInt32: History] = [:]
         var history: History
@@ -44,7 +44,7 @@ public final class PeerRegistry: Sendable {
         var drained: (@Sendable () -> Void)?
     }
 
-    fileprivate struct Account {
+    fileprivate struct AccountState {
         let load = PeerLoad()
         var connections = 0
         /// Connections that can be evicted: all but an admin's.
@@ -102,9 +102,9 @@ public final class PeerRegistry: Sendable {
             let own = state.accounts[account]?.connections ?? 0
             let all = peer.isAdmin ? limits.connections : limits.connections - limits.adminConnections
             var evicted: Member?
-            if !peer.isAdmin && own >= limits.connectionsPerUID {
+            if !peer.isAdmin && own >= limits.connectionsPerAccount {
                 let reason =
-                    "limits.connections-per-uid: account \(account) has \(limits.connectionsPerUID) connections; "
+                    "limits.connections-per-uid: account \(account) has \(limits.connectionsPerAccount) connections; "
                     + "close one, then retry"
                 return (state.refuse(reason), nil)
             }
@@ -210,19 +210,19 @@ final class PeerLoad: Sendable {
 
 extension PeerRegistry.State {
     fileprivate mutating func register(
-        _ uid: UInt32, _ peer: Peer, _ send: @escaping @Sendable (PeerRegistry.Signal) -> Void
+        _ account: UInt32, _ peer: Peer, _ send: @escaping @Sendable (PeerRegistry.Signal) -> Void
     ) -> PeerRegistry.Registration {
         lastID += 1
-        histories[uid, default: .init(rate: CommandRate(since: .now()))].lastClientID += 1
-        let client = ConnectedClient(id: histories[uid]?.lastClientID ?? 0, peer: peer)
-        connections[lastID] = PeerRegistry.Member(account: uid, client: client, send: send)
-        var account = accounts[uid] ?? PeerRegistry.Account()
-        account.connections += 1
-        account.evictable += peer.isAdmin ? 0 : 1
-        accounts[uid] = account
+        histories[account, default: .init(rate: CommandRate(since: .now()))].lastClientID += 1
+        let client = ConnectedClient(id: histories[account]?.lastClientID ?? 0, peer: peer)
+        connections[lastID] = PeerRegistry.Member(account: account, client: client, send: send)
+        var state = accounts[account] ?? PeerRegistry.AccountState()
+        state.connections += 1
+        state.evictable += peer.isAdmin ? 0 : 1
+        accounts[account] = state
         statistics.accepted += 1
         statistics.connections += 1
-        return PeerRegistry.Registration(id: lastID, account: uid, load: account.load, client: client)
+        return PeerRegistry.Registration(id: lastID, account: account, load: state.load, client: client)
     }
 
     fileprivate mutating func refuse(_ reason: String) -> Result<PeerRegistry.Registration, CommandError> {

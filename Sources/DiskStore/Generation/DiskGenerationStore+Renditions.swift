@@ -33,7 +33,7 @@ extension DiskGenerationStore {
             let status = try file.status()
             // This read is not a use by a client, so the time of last use stays.
             let image = try read(file, status, at: address, with: cipher, framing: .bare)
-            return image?.record.rendered == nil ? nil : (address, status.modifiedSeconds, status)
+            return image?.record.sourceDigest == nil ? nil : (address, status.modifiedSeconds, status)
         } catch {
             if error.isMissing { return nil }
             throw error

@@ -54,7 +54,7 @@ final class DiskGenerationStore: GenerationStore {
                 let (address, entry) = try seal(imageKey, image)
                 return try entry.withUnsafeBytes { entry in
                     try files.write(
-                        entry, at: address, in: generation, mayEvict: image.record.rendered == nil,
+                        entry, at: address, in: generation, mayEvict: image.record.sourceDigest == nil,
                         isCurrent: isCurrent, committed: committed)
                 }
             }

@@ -59,14 +59,14 @@ extension EntryHeader {
     /// - Parameter owner: ``owner(of:)``.
     static func open(
         _ entry: UnsafeMutableRawBufferPointer, of owner: [UInt8], at address: EntryAddress, with cipher: EntryCipher
-    ) -> (HeldRecord, imageLength: Int)? {
+    ) -> (SharedRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
         let opened = header.withAuthenticatedData(of: owner, at: address) { authenticated in
             cipher.open(UnsafeMutableRawBufferPointer(rebasing: entry[sealedStart...]), authenticating: authenticated)
         }
         guard let opened else { return nil }
         let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
-        return record.map { (HeldRecord($0), header.imageLength) }
+        return record.map { (SharedRecord($0), header.imageLength) }
     }
 
     /// The part of the authenticated data that all entries of a generation share.

@@ -30,7 +30,7 @@ package enum ImageRecordCoding {
         if record.freshness.lifetime != nil { present.insert(.lifetime) }
         if record.tokenFamily != nil { present.insert(.tokenFamily) }
         if record.isStandIn { present.insert(.standIn) }
-        if record.rendered != nil { present.insert(.rendered) }
+        if record.sourceDigest != nil { present.insert(.rendered) }
         let fields = record.fields
         var texts: [String] = []
         for (index, text) in [
@@ -55,7 +55,7 @@ package enum ImageRecordCoding {
         writer.integer(record.freshness.staleWhileRevalidate)
         writer.integer(record.freshness.staleIfError)
         if let tokenFamily = record.tokenFamily { writer.integer(tokenFamily) }
-        if let rendered = record.rendered { writer.append(rendered.bytes) }
+        if let rendered = record.sourceDigest { writer.append(rendered.bytes) }
         if let url { writer.text(url) }
         if let redirectedTo = record.redirectedTo { writer.text(redirectedTo) }
         for text in texts { writer.text(text) }
@@ -105,7 +105,7 @@ package enum ImageRecordCoding {
                 storedAt: storedAt, initialAge: initialAge, lifetime: present.contains(.lifetime) ? lifetime : nil,
                 staleWhileRevalidate: whileRevalidate, staleIfError: ifError),
             fields: fields, redirectedTo: redirectedTo, tokenFamily: tokenFamily, isStandIn: present.contains(.standIn),
-            rendered: rendered)
+            sourceDigest: rendered)
     }
 
     /// Reads an optional text. Returns false if it is present but invalid.

@@ -18,7 +18,7 @@ extension FetcherClient {
 
         private(set) var pending: [UInt64: PendingRequest] = [:]
         private(set) var downloads = 0
-        private var perUID: [UInt32: Int] = [:]
+        private var perAccount: [UInt32: Int] = [:]
         private var lastID: UInt64 = 0
 
         /// Whether the fetcher has answered no ping yet.
@@ -71,16 +71,16 @@ extension FetcherClient.State {
                     ? "the fetcher process cannot be started again; restart thumbcached"
                     : "the fetcher process is being restarted; try again later")
         }
-        // The fetcher accepts as many of each kind for a uid, but is not trusted to count.
-        let most = 2 * (settings.downloadsPerUID + settings.queuePerUID)
-        guard perUID[next.uid, default: 0] < most else {
+        // The fetcher accepts as many of each kind for an account, but is not trusted to count.
+        let most = 2 * (settings.downloadsPerAccount + settings.queuePerAccount)
+        guard perAccount[next.account, default: 0] < most else {
             throw .busy(
                 "twice limits.downloads-per-uid + limits.queue-per-uid: \(most) downloads and token requests of this "
                     + "account are in flight; try again later")
         }
         lastID += 1
         pending[lastID] = next
-        perUID[next.uid, default: 0] += 1
+        perAccount[next.account, default: 0] += 1
         if next.isDownload { downloads += 1 }
         return lastID
     }
@@ -90,14 +90,14 @@ extension FetcherClient.State {
 
     mutating func remove(_ id: UInt64) -> FetcherClient.PendingRequest? {
         guard let removed = pending.removeValue(forKey: id) else { return nil }
-        let rest = perUID[removed.uid, default: 1] - 1
-        perUID[removed.uid] = rest == 0 ? nil : rest
+        let rest = perAccount[removed.account, default: 1] - 1
+        perAccount[removed.account] = rest == 0 ? nil : rest
         if removed.isDownload { downloads -= 1 }
         return removed
     }
 
     mutating func removeAll() -> ([UInt64: FetcherClient.PendingRequest], [@Sendable () -> Void]) {
-        defer { (pending, perUID, downloads, readers) = ([:], [:], 0, ([], [])) }
+        defer { (pending, perAccount, downloads, readers) = ([:], [:], 0, ([], [])) }
         return (pending, readers.current + readers.next)
     }
 
@@ -172,13 +172,13 @@ extension FetcherClient {
     /// A request in flight.
     enum PendingRequest: Sendable {
         case download(
-            uid: UInt32, framing: ReplyFraming, isConditional: Bool, @Sendable (DownloadOutcome) -> Void)
-        case token(uid: UInt32, @Sendable (Result<TokenGrant, FetchFailure>) -> Void)
-        case check(uid: UInt32, @Sendable (FetchRefusal?) -> Void)
+            account: UInt32, framing: ReplyFraming, isConditional: Bool, @Sendable (DownloadOutcome) -> Void)
+        case token(account: UInt32, @Sendable (Result<TokenGrant, FetchFailure>) -> Void)
+        case check(account: UInt32, @Sendable (FetchRefusal?) -> Void)
 
-        var uid: UInt32 {
+        var account: UInt32 {
             switch self {
-            case .download(let uid, _, _, _), .token(let uid, _), .check(let uid, _): uid
+            case .download(let account, _, _, _), .token(let account, _), .check(let account, _): account
             }
         }
 

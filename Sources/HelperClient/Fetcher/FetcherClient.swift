@@ -89,14 +89,14 @@ package final class FetcherClient: ImageFetching, TokenFetching {
         _ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) throws(FetchFailure) -> any DownloadHandle {
         let pending = PendingRequest.download(
-            uid: download.uid, framing: download.framing, isConditional: download.condition != nil, onEnd)
+            account: download.account, framing: download.framing, isConditional: download.condition != nil, onEnd)
         return try send(pending, of: download.origin) { .download($0, download) }
     }
 
     package func refresh(
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void
     ) throws(FetchFailure) -> any DownloadHandle {
-        try send(.token(uid: request.uid, onEnd), of: request.origin) { .token($0, request) }
+        try send(.token(account: request.account, onEnd), of: request.origin) { .token($0, request) }
     }
 
     /// Milliseconds that a fetcher may take to answer ``refusal(of:)``.
@@ -105,7 +105,7 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     package func refusal(of download: Download) async -> FetchRefusal? {
         await withCheckedContinuation { continuation in
             do throws(FetchFailure) {
-                let pending = PendingRequest.check(uid: download.uid) { continuation.resume(returning: $0) }
+                let pending = PendingRequest.check(account: download.account) { continuation.resume(returning: $0) }
                 let id = try send(pending, of: download.origin) { .check($0, download) }.id
                 loop.scheduleTask(in: .milliseconds(Self.maximumCheck)) {
                     self.state.withLockedValue { $0.remove(id) }?.fail(.origin("the fetcher process does not respond"))

@@ -79,7 +79,7 @@ extension FetcherRequest {
 
 extension Download {
     fileprivate func write(to message: inout MessageWriter) {
-        message.integer(uid)
+        message.integer(account)
         message.text(origin.name)
         message.text(target.url)
         message.flag(target.isNamedByClient)
@@ -94,7 +94,7 @@ extension Download {
     }
 
     fileprivate init(_ message: inout MessageReader, _ origin: (String) -> Origin?) throws(MessageError) {
-        let uid: UInt32 = try message.integer()
+        let account: UInt32 = try message.integer()
         let origin = try message.origin(origin)
         let (url, isNamedByClient) = (try message.text(), try message.flag())
         let domain = try message.optional { message throws(MessageError) in try message.text() }
@@ -107,7 +107,7 @@ extension Download {
             return DownloadCondition(url: url, etag: etag, lastModified: lastModified)
         }
         self.init(
-            uid: uid, origin: origin,
+            account: account, origin: origin,
             target: DownloadTarget(url: url, isNamedByClient: isNamedByClient, federatedDomain: domain), token: token,
             timeout: timeout, condition: condition, framing: .bare)
     }
@@ -115,18 +115,18 @@ extension Download {
 
 extension TokenRequest {
     fileprivate func write(to message: inout MessageWriter) {
-        message.integer(uid)
+        message.integer(account)
         message.text(origin.name)
         message.fields(TokenEndpoint.fields, of: endpoint)
         message.secret(refreshToken)
     }
 
     fileprivate init(_ message: inout MessageReader, _ origin: (String) -> Origin?) throws(MessageError) {
-        let uid: UInt32 = try message.integer()
+        let account: UInt32 = try message.integer()
         let origin = try message.origin(origin)
         var endpoint = TokenEndpoint(url: "", clientID: "")
         try message.fields(TokenEndpoint.fields, into: &endpoint)
-        self.init(uid: uid, origin: origin, endpoint: endpoint, refreshToken: try message.secret())
+        self.init(account: account, origin: origin, endpoint: endpoint, refreshToken: try message.secret())
     }
 }
 

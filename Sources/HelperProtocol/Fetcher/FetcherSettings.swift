@@ -10,9 +10,9 @@ package struct FetcherSettings: Sendable, Equatable {
     /// Concurrent downloads.
     package var downloads = 256
     /// Concurrent downloads of one account.
-    package var downloadsPerUID = 64
+    package var downloadsPerAccount = 64
     /// Queued downloads of one account.
-    package var queuePerUID = 1024
+    package var queuePerAccount = 1024
     /// Bytes of a token from a token endpoint.
     package var maximumTokenBytes = 8 << 10
     /// Names of the configured origins. Idle connections of other origins are closed; nil closes none.
@@ -27,7 +27,7 @@ package struct FetcherSettings: Sendable, Equatable {
     /// Every property: the message consists of these. A test fails if one is missing.
     package static let fields: [MessageField<FetcherSettings>] = [
         MessageField(\.version), MessageField(\.maximumImageBytes), MessageField(\.maximumDimension),
-        MessageField(\.downloads), MessageField(\.downloadsPerUID), MessageField(\.queuePerUID),
+        MessageField(\.downloads), MessageField(\.downloadsPerAccount), MessageField(\.queuePerAccount),
         MessageField(\.maximumTokenBytes), MessageField(\.origins), MessageField(\.authorities),
         MessageField(\.logLevel),
     ]

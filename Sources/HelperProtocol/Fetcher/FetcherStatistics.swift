@@ -17,7 +17,7 @@ package struct FetcherStatistics: Sendable, Equatable {
 
         // Failed downloads, by kind.
         case timedOut, failedOrigin, unauthorized, denied, badImage, tooLarge
-        /// Downloads refused because too many of the uid were queued.
+        /// Downloads refused because too many of the account were queued.
         case busy
 
         // Responses received, by status, including followed redirects.
@@ -73,9 +73,10 @@ package struct FetcherStatistics: Sendable, Equatable {
 
     package struct OriginFigures: Sendable, Equatable {
         package var counts = Counts()
-        /// Milliseconds until the last host with a breaker open for all uids may be requested; 0 without such a host.
+        /// Milliseconds until the last host with a breaker open for all accounts may be requested; 0 without such a
+        /// host.
         package var retryIn: Int64 = 0
-        /// As ``retryIn``, including breakers open for single uids.
+        /// As ``retryIn``, including breakers open for single accounts.
         package var longestRetryIn: Int64 = 0
 
         package init() {}
@@ -88,10 +89,10 @@ package struct FetcherStatistics: Sendable, Equatable {
 
     package var inFlight = 0
     package var queued = 0
-    /// Hosts whose breaker is open, or probing, for all uids.
+    /// Hosts whose breaker is open, or probing, for all accounts.
     package var hostsOpen = 0
-    /// Breakers open for one uid and one host.
-    package var uidsOpen = 0
+    /// Breakers open for one account and one host.
+    package var accountsOpen = 0
     /// By the origin's name, for origins that were used.
     package var origins: [String: OriginFigures] = [:]
 
@@ -149,10 +150,11 @@ extension FetcherStatistics {
             Metric("downloads_in_flight", .gauge, unit: "downloads", "Downloads in progress.", inFlight),
             Metric("downloads_queued", .gauge, unit: "downloads", "Downloads waiting for others to end.", queued),
             Metric(
-                "breakers_open", .gauge, unit: "breakers", "Circuit breakers open for all uids, and for single uids.",
+                "breakers_open", .gauge, unit: "breakers",
+                "Circuit breakers open for all accounts, and for single accounts.",
                 [
                     .init(hostsOpen, labels: ["scope": "host"], visibility: .everyone),
-                    .init(uidsOpen, labels: ["scope": "uid"]),
+                    .init(accountsOpen, labels: ["scope": "account"]),
                 ]),
             Metric(
                 "origin_retry_seconds", .gauge, unit: "seconds",
@@ -182,8 +184,8 @@ extension FetcherStatistics {
     }
 
     /// The value of `origin_NAME` in INFO.
-    /// - Parameter isObserver: whether to include counters of all uids. Other clients get the retry time only: whether
-    ///   an origin can be reached concerns every client (I1).
+    /// - Parameter isObserver: whether to include counters of all accounts. Other clients get the retry time only:
+    ///   whether an origin can be reached concerns every client (I1).
     package func infoLine(of origin: String, isObserver: Bool) -> String {
         let figures = origins[origin] ?? .init()
         guard isObserver else { return "retry_in_ms=\(figures.retryIn)" }
@@ -201,7 +203,7 @@ extension FetcherStatistics {
     }
 
     func write(to message: inout MessageWriter) {
-        for figure in [inFlight, queued, hostsOpen, uidsOpen] { message.integer(Int64(figure)) }
+        for figure in [inFlight, queued, hostsOpen, accountsOpen] { message.integer(Int64(figure)) }
         message.list(origins) { message, origin in
             message.text(origin.key)
             for counter in Counter.allCases { message.integer(Int64(origin.value.counts[counter])) }
@@ -214,7 +216,7 @@ extension FetcherStatistics {
         inFlight = try message.count(maximum: maximumCount)
         queued = try message.count(maximum: maximumCount)
         hostsOpen = try message.count(maximum: maximumCount)
-        uidsOpen = try message.count(maximum: maximumCount)
+        accountsOpen = try message.count(maximum: maximumCount)
         let figures = try message.list(maximum: maximumOrigins) { message throws(MessageError) in
             let name = try message.text()
             var figures = OriginFigures()

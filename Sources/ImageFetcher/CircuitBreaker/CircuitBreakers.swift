@@ -19,29 +19,30 @@ struct HostKey: Hashable, Sendable {
     var displayName: String { authority.hasPrefix("_") ? "the name server of the address's domain" : authority }
 }
 
-/// The circuit breakers of all hosts and uids.
+/// The circuit breakers of all hosts and accounts.
 ///
-/// A connection failure concerns all uids, because no uid can cause it by what it requests: each host has one breaker
-/// for connections. A failure after the connection may concern one uid only (429 for its token, 500 for one image), and
-/// opens only that uid's breaker (F68). If several uids met such failures with no success between, the first failure
-/// opens a uid's breaker. A shared breaker for them could be kept open for everyone by a user with two uids.
+/// A connection failure concerns all accounts, because no account can cause it by what it requests: each host has one
+/// breaker for connections. A failure after the connection may concern one account only (429 for its token, 500 for one
+/// image), and opens only that account's breaker (F68). If several accounts met such failures with no success between,
+/// the first failure opens an account's breaker. A shared breaker for them could be kept open for everyone by a user
+/// with two accounts.
 ///
 /// A value without effects. Hosts that work are not stored. Redirects can name any number of hosts, so the tables are
-/// bounded, and the uid with the most entries loses one first (I8).
+/// bounded, and the account with the most entries loses one first (I8).
 struct CircuitBreakers: Sendable {
     static let maximumHosts = 1_024
-    /// Maximum number of breakers of one uid.
-    static let maximumPerUID = 64
-    /// Maximum number of breakers of all uids together.
+    /// Maximum number of breakers of one account.
+    static let maximumPerAccount = 64
+    /// Maximum number of breakers of all accounts together.
     static let maximumOwnBreakers = 8_192
-    /// Maximum number of uids of one host in ``Host/mayNotProbeUntil``.
+    /// Maximum number of accounts of one host in ``Host/mayNotProbeUntil``.
     static let maximumDelayedProbers = 256
 
     /// The observed state of a request's host.
     enum Finding: Equatable, Sendable {
         /// It responds, with or without an image.
         case works
-        /// It rejects a credential. Such requests are limited like failures, but say nothing about other uids.
+        /// It rejects a credential. Such requests are limited like failures, but say nothing about other accounts.
         case refused
         /// No connection: no address, no open port, or no TLS.
         case unreachable
@@ -56,17 +57,17 @@ struct CircuitBreakers: Sendable {
         fileprivate(set) var shared = CircuitBreaker.Permit.usual
         fileprivate(set) var own = CircuitBreaker.Permit.usual
 
-        /// Whether all uids wait until this request has connected to the host or has failed.
+        /// Whether all accounts wait until this request has connected to the host or has failed.
         var isProbeForAll: Bool { shared == .probe }
     }
 
-    /// A change of the breaker of a uid, or of the shared breaker if the uid is nil.
+    /// A change of the breaker of an account, or of the shared breaker if the account is nil.
     enum Change: Equatable, Sendable {
         case opened(for: UInt32?)
         case closed(for: UInt32?)
 
-        fileprivate static func all(for uid: UInt32?, opens: Bool, closes: Bool) -> [Self] {
-            (opens ? [.opened(for: uid)] : []) + (closes ? [.closed(for: uid)] : [])
+        fileprivate static func all(for account: UInt32?, opens: Bool, closes: Bool) -> [Self] {
+            (opens ? [.opened(for: account)] : []) + (closes ? [.closed(for: account)] : [])
         }
     }
 
@@ -76,25 +77,25 @@ struct CircuitBreakers: Sendable {
 
     var count: (hosts: Int, own: Int) { (hosts.count, ownCount) }
 
-    /// Why a request of the uid to the host would not be sent now; nil if it would.
-    func rejection(of host: HostKey, for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
-        hosts[host]?.rejection(for: uid, at: now) ?? own[uid]?[host]?.rejection(at: now)
+    /// Why a request of the account to the host would not be sent now; nil if it would.
+    func rejection(of host: HostKey, for account: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
+        hosts[host]?.rejection(for: account, at: now) ?? own[account]?[host]?.rejection(at: now)
     }
 
     /// Acquires a permit for a request, whose end must be reported with ``record(_:of:for:from:at:rules:draw:)``.
     mutating func acquirePermit(
-        for host: HostKey, uid: UInt32, at now: NIODeadline
+        for host: HostKey, account: UInt32, at now: NIODeadline
     ) throws(CircuitBreaker.Rejection) -> Permit {
         // Both breakers are checked before either changes: the end of a probe that is not sent would never be reported.
-        if let rejection = rejection(of: host, for: uid, at: now) { throw rejection }
+        if let rejection = rejection(of: host, for: account, at: now) { throw rejection }
         return Permit(
             shared: try hosts[host]?.breaker.acquirePermit(at: now) ?? .usual,
-            own: try own[uid]?[host]?.acquirePermit(at: now) ?? .usual)
+            own: try own[account]?[host]?.acquirePermit(at: now) ?? .usual)
     }
 
     /// Records that a request has a connection. The shared breaker closes before the response: a slow request would
     /// keep all others out meanwhile, and longer if it is cancelled.
-    mutating func connected(_ host: HostKey, for uid: UInt32, with permit: inout Permit) -> [Change] {
+    mutating func connected(_ host: HostKey, for account: UInt32, with permit: inout Permit) -> [Change] {
         guard permit.isProbeForAll, var shared = hosts[host] else { return [] }
         let isClosed = shared.connected(with: permit.shared)
         permit.shared = .usual
@@ -105,22 +106,22 @@ struct CircuitBreakers: Sendable {
     /// Returns the breakers that changed.
     @discardableResult
     mutating func record(
-        _ finding: Finding, of host: HostKey, for uid: UInt32, from permit: Permit, at now: NIODeadline,
+        _ finding: Finding, of host: HostKey, for account: UInt32, from permit: Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
     ) -> [Change] {
-        var shared = hosts[host] ?? Host(uid: uid)
+        var shared = hosts[host] ?? Host(account: account)
         let wasClosed = shared.breaker.isClosed
-        let opens = shared.record(finding, of: uid, from: permit.shared, at: now, rules: rules, draw: draw)
+        let opens = shared.record(finding, of: account, from: permit.shared, at: now, rules: rules, draw: draw)
         var changes = Change.all(for: nil, opens: opens, closes: !wasClosed && shared.breaker.isClosed)
         store(shared, of: host)
 
         var rules = rules
         if shared.isBrokenForSeveral(atLeast: rules.failures) { rules.failures = 1 }
-        var breaker = own[uid]?[host] ?? CircuitBreaker()
+        var breaker = own[account]?[host] ?? CircuitBreaker()
         let wasOwnClosed = breaker.isClosed
         let opensOwn = breaker.record(finding.ofResponse, from: permit.own, at: now, rules: rules, draw: draw)
-        changes += Change.all(for: uid, opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
-        store(breaker, of: host, for: uid)
+        changes += Change.all(for: account, opens: opensOwn, closes: !wasOwnClosed && breaker.isClosed)
+        store(breaker, of: host, for: account)
         return changes
     }
 
@@ -133,7 +134,7 @@ struct CircuitBreakers: Sendable {
         }
         for (key, breaker) in own.values.joined() {
             guard let left = breaker.rejection(at: now)?.milliseconds else { continue }
-            figures.uidsOpen += 1
+            figures.accountsOpen += 1
             figures.origins[key.origin, default: .init()].add(retryIn: left, isForAll: false)
         }
     }
@@ -147,38 +148,38 @@ struct CircuitBreakers: Sendable {
         if hosts[key] != nil || hosts.count < Self.maximumHosts { hosts[key] = host }
     }
 
-    private mutating func store(_ breaker: CircuitBreaker, of key: HostKey, for uid: UInt32) {
-        guard !breaker.isInitial else { return forget(key, of: uid) }
-        if own[uid]?[key] == nil {
-            let ofUID = own[uid]?.count ?? 0
-            if ofUID >= Self.maximumPerUID {
-                forgetBreaker(of: uid)
+    private mutating func store(_ breaker: CircuitBreaker, of key: HostKey, for account: UInt32) {
+        guard !breaker.isInitial else { return forget(key, of: account) }
+        if own[account]?[key] == nil {
+            let ofAccount = own[account]?.count ?? 0
+            if ofAccount >= Self.maximumPerAccount {
+                forgetBreaker(of: account)
             } else if ownCount >= Self.maximumOwnBreakers, let most = own.max(by: { $0.value.count < $1.value.count }) {
                 forgetBreaker(of: most.key)
             }
-            guard own[uid]?.count ?? 0 < Self.maximumPerUID, ownCount < Self.maximumOwnBreakers else { return }
+            guard own[account]?.count ?? 0 < Self.maximumPerAccount, ownCount < Self.maximumOwnBreakers else { return }
             ownCount += 1
         }
-        own[uid, default: [:]][key] = breaker
+        own[account, default: [:]][key] = breaker
     }
 
-    private mutating func forget(_ key: HostKey, of uid: UInt32) {
-        guard own[uid]?.removeValue(forKey: key) != nil else { return }
+    private mutating func forget(_ key: HostKey, of account: UInt32) {
+        guard own[account]?.removeValue(forKey: key) != nil else { return }
         ownCount -= 1
-        if own[uid]?.isEmpty == true { own[uid] = nil }
+        if own[account]?.isEmpty == true { own[account] = nil }
     }
 
-    /// Removes the breaker of a uid that would reopen first.
-    private mutating func forgetBreaker(of uid: UInt32) {
-        if let first = Self.shortest(own[uid] ?? [:], \.self) { forget(first, of: uid) }
+    /// Removes the breaker of an account that would reopen first.
+    private mutating func forgetBreaker(of account: UInt32) {
+        if let first = Self.shortest(own[account] ?? [:], \.self) { forget(first, of: account) }
     }
 
-    /// Removes the host that would be retried first, among those of the uid that caused the most entries.
+    /// Removes the host that would be retried first, among those of the account that caused the most entries.
     private mutating func forgetHost() {
         var counts: [UInt32: Int] = [:]
-        for host in hosts.values where host.breaker.expiry != nil { counts[host.uid, default: 0] += 1 }
+        for host in hosts.values where host.breaker.expiry != nil { counts[host.account, default: 0] += 1 }
         guard let most = counts.max(by: { $0.value < $1.value })?.key else { return }
-        if let first = Self.shortest(hosts.filter { $0.value.uid == most }, \.breaker) { hosts[first] = nil }
+        if let first = Self.shortest(hosts.filter { $0.value.account == most }, \.breaker) { hosts[first] = nil }
     }
 
     private static func shortest<Value>(_ all: [HostKey: Value], _ breaker: (Value) -> CircuitBreaker) -> HostKey? {
@@ -186,27 +187,28 @@ struct CircuitBreakers: Sendable {
     }
 }
 
-/// The state of one host that concerns all uids.
+/// The state of one host that concerns all accounts.
 private struct Host {
-    /// The uid whose request created the entry.
-    let uid: UInt32
+    /// The account whose request created the entry.
+    let account: UInt32
     var breaker = CircuitBreaker()
-    /// Failures in a row after a connection, the first uid that met one, and whether another uid did, too.
+    /// Failures in a row after a connection, the first account that met one, and whether another account did, too.
     private var failures: (count: Int, first: UInt32?, areOfSeveral: Bool) = (0, nil, false)
     /// Uids that cancelled a probe before it connected, and until when they may not probe.
     private var mayNotProbeUntil: [UInt32: NIODeadline] = [:]
 
-    init(uid: UInt32) { self.uid = uid }
+    init(account: UInt32) { self.account = account }
 
     var isInitial: Bool { breaker.isInitial && failures.count == 0 }
 
     func isBrokenForSeveral(atLeast count: Int) -> Bool { failures.areOfSeveral && failures.count >= count }
 
-    /// The breaker's rejection, or that of a uid that may not probe: a uid that starts each probe and cancels it would
-    /// keep the breaker open for all. It may not probe for as long as the breaker would stay open after a failed probe.
-    func rejection(for uid: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
+    /// The breaker's rejection, or that of an account that may not probe: an account that starts each probe and cancels
+    /// it would keep the breaker open for all. It may not probe for as long as the breaker would stay open after a
+    /// failed probe.
+    func rejection(for account: UInt32, at now: NIODeadline) -> CircuitBreaker.Rejection? {
         if let rejection = breaker.rejection(at: now) { return rejection }
-        guard case .open = breaker.state, let until = mayNotProbeUntil[uid], until > now else { return nil }
+        guard case .open = breaker.state, let until = mayNotProbeUntil[account], until > now else { return nil }
         return .open(milliseconds: until.millisecondsLeft(at: now))
     }
 
@@ -217,15 +219,15 @@ private struct Host {
     }
 
     mutating func record(
-        _ finding: CircuitBreakers.Finding, of uid: UInt32, from permit: CircuitBreaker.Permit, at now: NIODeadline,
+        _ finding: CircuitBreakers.Finding, of account: UInt32, from permit: CircuitBreaker.Permit, at now: NIODeadline,
         rules: CircuitBreaker.Rules, draw: Backoff.Draw
     ) -> Bool {
         switch finding {
         case .works, .refused: failures = (0, nil, false)
         case .unreachable, .nothing: break
         case .failed:
-            let first = failures.first ?? uid
-            failures = (failures.count + 1, first, failures.areOfSeveral || first != uid)
+            let first = failures.first ?? account
+            failures = (failures.count + 1, first, failures.areOfSeveral || first != account)
         }
         let attempt = breaker.probedAttempt
         let opens = breaker.record(finding.ofConnection, from: permit, at: now, rules: rules, draw: draw)
@@ -236,7 +238,7 @@ private struct Host {
         }
         mayNotProbeUntil = mayNotProbeUntil.filter { $0.value > now }
         if mayNotProbeUntil.count < CircuitBreakers.maximumDelayedProbers {
-            mayNotProbeUntil[uid] = now + .milliseconds(rules.backoff.wait(attempt: attempt, draw: draw))
+            mayNotProbeUntil[account] = now + .milliseconds(rules.backoff.wait(attempt: attempt, draw: draw))
         }
         return opens
     }

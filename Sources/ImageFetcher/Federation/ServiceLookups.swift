@@ -3,13 +3,13 @@ import SocketLoops
 
 /// SRV lookups: a cache of responses, and at most one query per domain, shared by all transfers that wait for it.
 ///
-/// A query is charged to the uid whose transfer started it (``NameLookups``). It is cancelled when no waiter remains,
-/// so there are never more queries than waiting transfers. Used on the fetcher's thread only.
+/// A query is charged to the account whose transfer started it (``NameLookups``). It is cancelled when no waiter
+/// remains, so there are never more queries than waiting transfers. Used on the fetcher's thread only.
 final class ServiceLookups {
     private struct Pending {
         let query: ServiceQuery
         let lookup: NameLookup
-        let uid: UInt32
+        let account: UInt32
         /// By increasing numbers.
         var waiters: [UInt64: Waiter] = [:]
     }
@@ -53,7 +53,7 @@ final class ServiceLookups {
             let query = ServiceQuery(
                 nameServers: environment.nameServers, milliseconds: environment.serviceQueryTimeout, loop: loop
             ) { [weak self] in self?.completed(domain, $0) }
-            pending[domain] = Pending(query: query, lookup: lookup, uid: client.uid)
+            pending[domain] = Pending(query: query, lookup: lookup, account: client.account)
             query.start(ServiceName.of(domain))
         }
         lastNumber += 1
@@ -82,7 +82,7 @@ final class ServiceLookups {
         guard let ended = pending.removeValue(forKey: domain) else { return }
         ended.lookup.end()
         if case .records(let records, let seconds) = response {
-            cache.insert(records, of: domain, for: seconds, uid: ended.uid, at: .now())
+            cache.insert(records, of: domain, for: seconds, account: ended.account, at: .now())
         }
         for (_, waiter) in ended.waiters.sorted(by: { $0.key < $1.key }) {
             waiter.timer.cancel()

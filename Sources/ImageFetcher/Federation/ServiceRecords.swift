@@ -84,7 +84,7 @@ struct ServiceCache {
     private struct Entry {
         let records: [ServiceRecord]
         let until: NIODeadline
-        let uid: UInt32
+        let account: UInt32
     }
 
     private var entries: [String: Entry] = [:]
@@ -97,20 +97,20 @@ struct ServiceCache {
         return entry.records
     }
 
-    /// Inserts records. If the cache is full, expired entries are removed, else one of the uid with the most (I8).
+    /// Inserts records. If the cache is full, expired entries are removed, else one of the account with the most (I8).
     mutating func insert(
-        _ records: [ServiceRecord], of domain: String, for seconds: Int, uid: UInt32, at now: NIODeadline
+        _ records: [ServiceRecord], of domain: String, for seconds: Int, account: UInt32, at now: NIODeadline
     ) {
         let bounds = records.isEmpty ? Self.noneFor : Self.recordsFor
         if entries[domain] == nil, entries.count >= Self.maximumEntries { makeRoom(at: now) }
         let kept = min(max(seconds, bounds.lowerBound), bounds.upperBound)
-        entries[domain] = Entry(records: records, until: now + .seconds(Int64(kept)), uid: uid)
+        entries[domain] = Entry(records: records, until: now + .seconds(Int64(kept)), account: account)
     }
 
     private mutating func makeRoom(at now: NIODeadline) {
         entries = entries.filter { $0.value.until > now }
         guard entries.count >= Self.maximumEntries else { return }
-        let most = Dictionary(grouping: entries, by: \.value.uid).values.max { $0.count < $1.count }
+        let most = Dictionary(grouping: entries, by: \.value.account).values.max { $0.count < $1.count }
         if let first = most?.min(by: { $0.value.until < $1.value.until }) { entries[first.key] = nil }
     }
 }

@@ -20,10 +20,10 @@ package enum TransferJob: Sendable {
 
     var kind: TransferKind { if case .download = self { .download } else { .token } }
 
-    var uid: UInt32 {
+    var account: UInt32 {
         switch self {
-        case .download(let download): download.uid
-        case .token(let request, _): request.uid
+        case .download(let download): download.account
+        case .token(let request, _): request.account
         }
     }
 

@@ -104,15 +104,15 @@ final class TransferLoop {
         guard !isEnded else { return }
         guard let work = scheduler.fetchWork(at: .now()) else { return endAll() }
         setLimits(work.settings)
-        for handle in work.expired { add(.fail(handle, expired(handle)), of: handle.entry.uid) }
+        for handle in work.expired { add(.fail(handle, expired(handle)), of: handle.entry.account) }
         for (handle, reason) in work.rejected {
-            add(.fail(handle, .rejected(handle.entry.host, reason)), of: handle.entry.uid)
+            add(.fail(handle, .rejected(handle.entry.host, reason)), of: handle.entry.account)
         }
-        for handle in work.begin { add(.begin(handle), of: handle.entry.uid) }
+        for handle in work.begin { add(.begin(handle), of: handle.entry.account) }
         for handle in work.cancelled {
             // Releases the permit now, so that no request waits for a cancelled probe.
             if let transfer = transfers[handle.entry.id] { report(transfer, .nothing) }
-            add(.drop(handle), of: handle.entry.uid)
+            add(.drop(handle), of: handle.entry.account)
         }
         alarms?.expiry.set(work.nextDeadline)
         for callback in work.livenessCallbacks { callback() }
@@ -120,12 +120,12 @@ final class TransferLoop {
 
     /// Charges a socket that several accounts share to the one with the fewest waiting steps.
     private func proceed(with socket: TransferSockets.Watched) {
-        let shortest = socket.uids.min { steps.count(of: $0) < steps.count(of: $1) }
+        let shortest = socket.accounts.min { steps.count(of: $0) < steps.count(of: $1) }
         if let shortest { add(.proceed(socket), of: shortest) }
     }
 
-    private func add(_ step: Step, of uid: UInt32) {
-        steps.append(step, of: uid, cost: 0)
+    private func add(_ step: Step, of account: UInt32) {
+        steps.append(step, of: account, cost: 0)
         scheduleSteps()
     }
 
@@ -142,12 +142,12 @@ final class TransferLoop {
         guard !isEnded else { return }
         let begin = NIODeadline.now()
         var now = begin
-        while now - begin < slice, let (uid, step) = steps.popFirst() {
+        while now - begin < slice, let (account, step) = steps.popFirst() {
             perform(step)
-            if case .proceed(let socket) = step, socket.uids.count > 1 {
+            if case .proceed(let socket) = step, socket.accounts.count > 1 {
                 now = .now()
             } else {
-                now = charge(since: now, to: uid)
+                now = charge(since: now, to: account)
             }
         }
         endFinished()
@@ -155,9 +155,9 @@ final class TransferLoop {
     }
 
     /// Returns the current time.
-    private func charge(since begin: NIODeadline, to uid: UInt32) -> NIODeadline {
+    private func charge(since begin: NIODeadline, to account: UInt32) -> NIODeadline {
         let end = NIODeadline.now()
-        steps.charge(Int((end - begin).nanoseconds), to: uid)
+        steps.charge(Int((end - begin).nanoseconds), to: account)
         return end
     }
 
@@ -213,7 +213,7 @@ final class TransferLoop {
 
     private func beginLDAP() {
         isLDAPReady = true
-        for handle in waitingForLDAP { add(.begin(handle), of: handle.entry.uid) }
+        for handle in waitingForLDAP { add(.begin(handle), of: handle.entry.account) }
         waitingForLDAP = []
     }
 
@@ -222,7 +222,7 @@ final class TransferLoop {
         do throws(CircuitBreaker.Rejection) {
             if transfer.permit == nil {
                 transfer.permit = try scheduler.acquirePermit(
-                    for: transfer.host, uid: transfer.handle.entry.uid, at: .now())
+                    for: transfer.host, account: transfer.handle.entry.account, at: .now())
             }
         } catch {
             if transfer.tryNextHost() { return send(transfer) }
@@ -267,7 +267,7 @@ final class TransferLoop {
             } catch {
                 return fail(transfer, error)
             }
-            add(.send(transfer), of: handle.entry.uid)
+            add(.send(transfer), of: handle.entry.account)
         }
     }
 
@@ -275,7 +275,8 @@ final class TransferLoop {
     private func report(_ transfer: Transfer, _ finding: CircuitBreakers.Finding) {
         guard let permit = transfer.permit.take() else { return }
         scheduler.record(
-            finding, of: transfer.host, for: transfer.handle.entry.uid, from: permit, policy: transfer.origin.breaker,
+            finding, of: transfer.host, for: transfer.handle.entry.account, from: permit,
+            policy: transfer.origin.breaker,
             at: .now())
     }
 
@@ -370,9 +371,9 @@ final class TransferLoop {
             if let outcome = transfer.conclude(code) {
                 end(transfer, outcome)
             } else {
-                add(.send(transfer), of: transfer.handle.entry.uid)
+                add(.send(transfer), of: transfer.handle.entry.account)
             }
-            now = charge(since: now, to: transfer.handle.entry.uid)
+            now = charge(since: now, to: transfer.handle.entry.account)
         }
         // Releasing transfers may have set an earlier deadline.
         alarms?.timeout.set(sockets?.deadline)

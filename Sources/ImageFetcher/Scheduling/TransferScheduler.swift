@@ -48,13 +48,13 @@ final class TransferScheduler: Sendable {
     }
 
     let state: NIOLockedValueBox<State>
-    let uidLog: UIDLog
+    let accountLog: AccountLog
 
     let environment: FetcherEnvironment
 
     init(settings: FetcherSettings, environment: FetcherEnvironment, log: Logger) {
         self.environment = environment
-        uidLog = UIDLog(log)
+        accountLog = AccountLog(log)
         let queues = TransferKind.allCases.map { TransferQueue(limits: settings.queueLimits($0)) }
         state = NIOLockedValueBox(State(work: Work(settings: settings), queues: queues))
     }
@@ -71,17 +71,17 @@ final class TransferScheduler: Sendable {
                 state.count(of: job) { $0.count(.failed(failure)) }
                 return .failure(failure)
             }
-            if let rejection = state.breakers.rejection(of: host, for: job.uid, at: now) {
+            if let rejection = state.breakers.rejection(of: host, for: job.account, at: now) {
                 return refused(.rejected(host, rejection))
             }
             state.lastID += 1
             let entry = TransferQueue.Entry(
-                id: state.lastID, uid: job.uid, host: host, connections: job.originLimit, timeout: job.timeout,
+                id: state.lastID, account: job.account, host: host, connections: job.originLimit, timeout: job.timeout,
                 deadline: now + .milliseconds(job.timeout))
             do {
                 try state.queues[kind.rawValue].add(entry)
             } catch {
-                let limit = state.queues[kind.rawValue].limits.waitingPerUID
+                let limit = state.queues[kind.rawValue].limits.waitingPerAccount
                 let reason =
                     switch kind {
                     case .download: "limits.queue-per-uid: \(limit) downloads of this account are queued"

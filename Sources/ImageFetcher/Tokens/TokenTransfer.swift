@@ -37,7 +37,8 @@ final class TokenTransfer: Transfer {
 
     override var hostName: String { "the token endpoint at \(url.host)" }
 
-    /// Rejected credentials count as failures of the uid, because an endpoint may block a machine that keeps trying.
+    /// Rejected credentials count as failures of the account, because an endpoint may block a machine that keeps
+    /// trying.
     override func isRefusal(_ status: Int) -> Bool { [400, 401, 403].contains(status) }
 
     override func setOptions(of easy: EasyHandle) throws(FetchFailure) {

@@ -153,7 +153,7 @@ extension Transfer {
         if isNew || attempts == 0 && context.connections.isClean(ends, for: easy) {
             attempts += 1
             if let probe = permit, probe.isProbeForAll {
-                permit = handle.scheduler.connected(host, for: handle.entry.uid, with: probe, at: .now())
+                permit = handle.scheduler.connected(host, for: handle.entry.account, with: probe, at: .now())
             }
             return true
         }

@@ -3,7 +3,7 @@ import CacheCore
 import DequeModule
 import NIOCore
 
-/// Limits the number of name lookups in flight: in total, per uid and per origin.
+/// Limits the number of name lookups in flight: in total, per account and per origin.
 ///
 /// libcurl resolves each name on a thread of its own. A cancelled request does not wait for that thread
 /// (CURLOPT_QUICK_EXIT), whose end libcurl does not report. A name server that never responds would cause ever more
@@ -11,11 +11,11 @@ import NIOCore
 final class NameLookups {
     struct Limits {
         var all: Int
-        var perUID: Int
+        var perAccount: Int
     }
 
     struct Client {
-        let uid: UInt32
+        let account: UInt32
         let origin: String
         /// Maximum number of concurrent lookups for the origin.
         let maximum: Int
@@ -25,8 +25,8 @@ final class NameLookups {
     static let longest = TimeAmount.seconds(30)
 
     var limits: Limits
-    private var all = UIDCounts()
-    private var perOrigin: [String: UIDCounts] = [:]
+    private var all = AccountCounts()
+    private var perOrigin: [String: AccountCounts] = [:]
     /// The lookups of cancelled requests, in the order in which they expire.
     fileprivate var abandoned: Deque<(client: Client, until: NIODeadline)> = []
     fileprivate let now: () -> NIODeadline
@@ -45,17 +45,17 @@ final class NameLookups {
             abandoned.removeFirst()
             end(first.client)
         }
-        guard all.hasRoom(for: client.uid, of: limits.all), all.count(of: client.uid) < limits.perUID,
-            perOrigin[client.origin, default: .init()].hasRoom(for: client.uid, of: client.maximum)
+        guard all.hasRoom(for: client.account, of: limits.all), all.count(of: client.account) < limits.perAccount,
+            perOrigin[client.origin, default: .init()].hasRoom(for: client.account, of: client.maximum)
         else { return false }
-        all.add(client.uid)
-        perOrigin[client.origin, default: .init()].add(client.uid)
+        all.add(client.account)
+        perOrigin[client.origin, default: .init()].add(client.account)
         return true
     }
 
     fileprivate func end(_ client: Client) {
-        all.remove(client.uid)
-        perOrigin[client.origin]?.remove(client.uid)
+        all.remove(client.account)
+        perOrigin[client.origin]?.remove(client.account)
         if perOrigin[client.origin]?.total == 0 { perOrigin[client.origin] = nil }
     }
 }
@@ -63,7 +63,7 @@ final class NameLookups {
 extension TransferJob {
     var lookupClient: NameLookups.Client {
         NameLookups.Client(
-            uid: uid, origin: origin.name, maximum: origin.connections + TokenTransfer.maximumPerOrigin)
+            account: account, origin: origin.name, maximum: origin.connections + TokenTransfer.maximumPerOrigin)
     }
 }
 

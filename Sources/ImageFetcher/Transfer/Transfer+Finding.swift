@@ -43,7 +43,7 @@ extension Transfer {
             return Self.finding(
                 afterTimeout: hopTimeout, of: handle.job.timeout, hasSentNothing: hasSentNothing,
                 connectTimeout: origin.connectTimeout)
-        // No address, no connection, no TLS, or a refused LDAP bind, which does not depend on the uid.
+        // No address, no connection, no TLS, or a refused LDAP bind, which does not depend on the account.
         case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_PROXY,
             CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,
             CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS, CURLE_LOGIN_DENIED:

@@ -101,7 +101,7 @@ class Transfer {
     var isFederated: Bool { false }
     var seenStatus: Int? { easy.status == 0 ? nil : easy.status }
     func field(_ name: String) -> String? { easy.field(name) }
-    /// Whether the status means that the host works, but the uid must not repeat the request soon.
+    /// Whether the status means that the host works, but the account must not repeat the request soon.
     func isRefusal(_ status: Int) -> Bool { false }
     /// The domain whose SRV records must be queried before the request; nil if the host is known.
     var domainToQuery: String? { nil }

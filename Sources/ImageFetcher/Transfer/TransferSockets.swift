@@ -10,8 +10,8 @@ final class TransferSockets {
     /// A socket that libcurl waits for.
     final class Watched {
         let descriptor: curl_socket_t
-        /// The uids of its transfers; several if they share an HTTP/2 connection. Transfers that have left remain.
-        fileprivate(set) var uids: Set<UInt32>
+        /// The accounts of its transfers; several if they share an HTTP/2 connection. Transfers that have left remain.
+        fileprivate(set) var accounts: Set<UInt32>
         /// Whether one of its transfers may stall: see ``Transfer/needsPolling``.
         fileprivate(set) var needsPolling: Bool
         /// Events that libcurl has not been given yet.
@@ -22,7 +22,7 @@ final class TransferSockets {
         fileprivate init(_ descriptor: curl_socket_t, for transfer: Transfer?, becameReady: @escaping (Watched) -> Void)
         {
             (self.descriptor, self.becameReady) = (descriptor, becameReady)
-            (uids, needsPolling) = ([transfer?.handle.entry.uid ?? 0], transfer?.needsPolling == true)
+            (accounts, needsPolling) = ([transfer?.handle.entry.account ?? 0], transfer?.needsPolling == true)
         }
 
         /// Called in each round of the loop while the socket is ready.
@@ -102,7 +102,7 @@ final class TransferSockets {
         let transfer = Transfer.of(easy)
         do {
             if let known = watched[socket] {
-                if let transfer { known.uids.insert(transfer.handle.entry.uid) }
+                if let transfer { known.accounts.insert(transfer.handle.entry.account) }
                 try loop.watch(socket, for: events)
             } else {
                 let new = Watched(socket, for: transfer, becameReady: becameReady)

@@ -166,19 +166,19 @@ struct TopScreen {
     }
 
     private var caches: Row {
-        let owed = now["invalidations_pending"] ?? 0
-        let logouts = ["\(Self.count(owed)) logouts owed", "\(per("logouts_total")) done"]
+        let pending = now["invalidations_pending"] ?? 0
+        let logouts = ["\(Self.count(pending)) pending logouts", "\(per("logouts_total")) done"]
         return Row(
-            name: "caches", fields: ["\(figure("open_caches")) open"] + (now.isAdmin ? logouts : []), isAlarm: owed > 0,
-            weight: owed > 0 ? 1 : 5)
+            name: "caches", fields: ["\(figure("open_caches")) open"] + (now.isAdmin ? logouts : []),
+            isAlarm: pending > 0, weight: pending > 0 ? 1 : 5)
     }
 
     private var breakers: Row {
-        let open = (now["breakers_open/host"] ?? 0) + (now["breakers_open/uid"] ?? 0)
+        let open = (now["breakers_open/host"] ?? 0) + (now["breakers_open/account"] ?? 0)
         return Row(
             name: "breakers",
             fields: ["\(figure("breakers_open/host")) hosts open"]
-                + (now.isAdmin ? ["\(figure("breakers_open/uid")) uids open"] : []), isAlarm: open > 0,
+                + (now.isAdmin ? ["\(figure("breakers_open/account")) accounts open"] : []), isAlarm: open > 0,
             weight: open > 0 ? 1 : 3)
     }
 

@@ -22,7 +22,7 @@ extension Configuration {
             usersPerUID: limits.usersPerUID, sessionsPerUser: limits.sessionsPerUser,
             negativeEntries: limits.negativeEntries,
             // As many as the fetcher accepts of an account.
-            downloadsWaiting: limits.server.queuePerUID + limits.downloadsPerUID,
+            downloadsWaiting: limits.server.queuePerAccount + limits.downloadsPerAccount,
             renditionsPerProfile: limits.renditionsPerProfile, renditionPixels: limits.pixels)
     }
 
@@ -30,8 +30,8 @@ extension Configuration {
     func fetcher(logLevel: Logger.Level?) -> FetcherSettings {
         var fetcher = FetcherSettings(version: Version.current, logLevel: (logLevel ?? log.level).rawValue)
         (fetcher.maximumImageBytes, fetcher.maximumDimension) = (limits.server.request.image, limits.dimension)
-        (fetcher.downloads, fetcher.downloadsPerUID) = (limits.downloads, limits.downloadsPerUID)
-        fetcher.queuePerUID = limits.server.queuePerUID
+        (fetcher.downloads, fetcher.downloadsPerAccount) = (limits.downloads, limits.downloadsPerAccount)
+        fetcher.queuePerAccount = limits.server.queuePerAccount
         fetcher.origins = Set(origins.keys)
         fetcher.authorities = Set(origins.values.map(\.caFile).filter { !$0.isEmpty })
         // A field of a session file has at most 65,535 bytes.

@@ -79,7 +79,7 @@ struct Configuration: Equatable, Sendable {
         var sessionsPerUser = 64
         /// Concurrent downloads from all origins.
         var downloads = 256
-        var downloadsPerUID = 64
+        var downloadsPerAccount = 64
         /// Negative entries of one user.
         var negativeEntries = 100_000
     }
@@ -138,7 +138,7 @@ extension Configuration {
     /// Every key of `[limits]`. A reload applies all of them.
     private static let limitSettings: [Setting<Configuration>] = [
         limit("memory", \.limits.memory.total, .size(4 << 10...1 << 40)),
-        limit("memory-per-uid", \.limits.memory.perUID, .size(4 << 10...1 << 40), .atMost("limits.memory")),
+        limit("memory-per-uid", \.limits.memory.perAccount, .size(4 << 10...1 << 40), .atMost("limits.memory")),
         limit(
             "input", \.limits.server.request.payloadBytes, .size(4 << 10...2 << 30), .atMost("limits.memory-per-uid")),
         limit("output", \.limits.server.output, .size(4 << 10...2 << 30)),
@@ -154,15 +154,15 @@ extension Configuration {
         limit("stall", \.limits.server.stall, .time(100...86_400_000)),
         limit("connections", \.limits.server.connections, .count(1...1_000_000)),
         limit(
-            "connections-per-uid", \.limits.server.connectionsPerUID, .count(1...1_000_000),
+            "connections-per-uid", \.limits.server.connectionsPerAccount, .count(1...1_000_000),
             .atMost("limits.connections")),
         limit(
             "admin-connections", \.limits.server.adminConnections, .count(0...1_000_000), .below("limits.connections")),
         limit("users-per-uid", \.limits.usersPerUID, .count(1...10_000_000)),
         limit("sessions-per-user", \.limits.sessionsPerUser, .count(1...100_000)),
         limit("downloads", \.limits.downloads, .count(1...100_000)),
-        limit("downloads-per-uid", \.limits.downloadsPerUID, .count(1...100_000), .atMost("limits.downloads")),
-        limit("queue-per-uid", \.limits.server.queuePerUID, .count(0...1_000_000)),
+        limit("downloads-per-uid", \.limits.downloadsPerAccount, .count(1...100_000), .atMost("limits.downloads")),
+        limit("queue-per-uid", \.limits.server.queuePerAccount, .count(0...1_000_000)),
         limit("subscriptions", \.limits.server.subscriptions, .count(0...1_000_000)),
         limit("negative-entries", \.limits.negativeEntries, .count(0...100_000_000)),
     ]

@@ -13,16 +13,16 @@ import ThumbcacheProtocol
 
 /// The composition root: creates each part once, after the parts that it needs.
 enum Daemon {
-    /// Threads that read and write images.
+    /// Threads that read images and write those of PUT.
     private static var imageThreads: Int { 8 }
     private static var loginThreads: Int { 4 }
-    private static var logoutThreads: Int { 2 }
-    private static var writeBehindThreads: Int { 1 }
+    private static var invalidationThreads: Int { 2 }
+    private static var writeThreads: Int { 1 }
     private static var maintenanceThreads: Int { 1 }
     /// Threads for tasks, which run for microseconds between waits for the disk.
     private static var taskThreads: Int { 2 }
     static var allDiskThreads: Int {
-        imageThreads + loginThreads + logoutThreads + writeBehindThreads + maintenanceThreads
+        imageThreads + loginThreads + invalidationThreads + writeThreads + maintenanceThreads
     }
     /// Seconds after the start without background work. With ten thousand users, the sweep would delay the first hit by
     /// 3 ms on one core.
@@ -114,8 +114,8 @@ enum Daemon {
         let renderer: RendererClient?
         let tasks: TaskThreads
         let group: SocketLoopGroup
-        let images, logins, logouts, writing: FairPool
-        let rendering: FairPool?
+        let imagePool, loginPool, invalidationPool, writePool: FairPool
+        let renditionPool: FairPool?
         let time: SystemTime
         let pendingLogouts: PendingLogouts?
         let context: ServerContext
@@ -131,35 +131,35 @@ enum Daemon {
         func pool(_ name: String, threads: Int) throws -> FairPool {
             try FairPool(named: name, threads: threads, accountOf: accountOf, now: monotonicNanoseconds)
         }
-        let images = try pool("disk", threads: imageThreads)
-        let writing = try pool("writing", threads: writeBehindThreads)
-        let logins = try pool("logins", threads: loginThreads)
-        let logouts = try pool("logouts", threads: logoutThreads)
-        let rendering = try rendererConnector.map { _ in
+        let imagePool = try pool("images", threads: imageThreads)
+        let writePool = try pool("writes", threads: writeThreads)
+        let loginPool = try pool("logins", threads: loginThreads)
+        let invalidationPool = try pool("invalidations", threads: invalidationThreads)
+        let renditionPool = try rendererConnector.map { _ in
             try pool("renditions", threads: max(2, sysconf(CInt(_SC_NPROCESSORS_ONLN))))
         }
         let time = SystemTime(group: group)
         let renderer = rendererConnector.flatMap { connector in
-            rendering.map { RendererClient(connector: connector, pool: $0, time: time, log: log) }
+            renditionPool.map { RendererClient(connector: connector, pool: $0, time: time, log: log) }
         }
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
             writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
         let writes = WriteBehind(
-            writer: writing, time: time, yield: backgroundYield().yield, limits: .init(tier: memory.capacity)
+            writer: writePool, time: time, yield: backgroundYield().yield, limits: .init(tier: memory.capacity)
         ) { fetcher.isBusy }
         let budget = MemoryBudget(limits: { live.withLockedValue { $0.limits.memory } }, accountOf: accountOf)
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: fetcher, renderer: renderer, memory: memory,
-            budget: budget, disk: images, writes: writes, lifecycle: logins, invalidations: logouts, tasks: tasks,
-            time: time, framing: framing, counters: CacheCounters(), events: EventHub(), yield: backgroundYield().yield,
-            settings: { live.withLockedValue { $0.cacheSettings } })
+            budget: budget, imagePool: imagePool, writes: writes, loginPool: loginPool,
+            invalidationPool: invalidationPool, tasks: tasks, time: time, framing: framing, counters: CacheCounters(),
+            events: EventHub(), yield: backgroundYield().yield, settings: { live.withLockedValue { $0.cacheSettings } })
         let sessions = UserSessions(services: services, log: log)
-        let logout = InvalidationService(sessions: sessions, log: log)
+        let invalidationService = InvalidationService(sessions: sessions, log: log)
         let pendingLogouts = store.pendingLogoutFiles.map {
-            PendingLogouts(pendingFiles: $0, logout: logout, services: services, log: log)
+            PendingLogouts(pendingFiles: $0, invalidationService: invalidationService, services: services, log: log)
         }
-        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: monotonicNanoseconds(), readingOn: images) }
+        let registry = PeerRegistry { accounts.account(ofPeer: $0, at: monotonicNanoseconds(), readingOn: imagePool) }
         let latencies = Latencies(loops: group.loops.count)
         let metrics = DaemonMetrics(
             services: services, store: { store.statistics }, fetch: { fetcher.statistics },
@@ -167,15 +167,16 @@ enum Daemon {
             started: monotonicNanoseconds())
         let readStatistics: @Sendable () async -> Void = { await fetcher.readStatistics() }
         let context = ServerContext(
-            services: services, sessions: sessions, invalidationService: logout, pendingLogouts: pendingLogouts,
+            services: services, sessions: sessions, invalidationService: invalidationService,
+            pendingLogouts: pendingLogouts,
             info: metrics.info(readStatistics: readStatistics, epoch: { sessions.epoch(of: $0) }),
             metrics: ServerMetrics(prepare: readStatistics) { metrics.all(sessions.figures(of: nil)) },
             latencies: latencies, registry: registry, loops: group,
             limits: { live.withLockedValue { $0.limits.server } }, log: log)
         return Parts(
-            store: store, fetcher: fetcher, renderer: renderer, tasks: tasks, group: group, images: images,
-            logins: logins, logouts: logouts, writing: writing, rendering: rendering, time: time,
-            pendingLogouts: pendingLogouts, context: context)
+            store: store, fetcher: fetcher, renderer: renderer, tasks: tasks, group: group, imagePool: imagePool,
+            loginPool: loginPool, invalidationPool: invalidationPool, writePool: writePool,
+            renditionPool: renditionPool, time: time, pendingLogouts: pendingLogouts, context: context)
     }
 
     /// Performs the logouts that were requested while no daemon ran, before any client is served.
@@ -193,7 +194,10 @@ enum Daemon {
             Watchdog(
                 checks: Watchdog.checks(
                     loops: parts.group, tasks: parts.tasks, fetcher: parts.fetcher,
-                    pools: [("images", parts.images), ("logins", parts.logins), ("logouts", parts.logouts)]),
+                    pools: [
+                        ("images", parts.imagePool), ("logins", parts.loginPool),
+                        ("invalidations", parts.invalidationPool),
+                    ]),
                 pause: interval, time: parts.time,
                 feed: { try notifier.send(.watchdog, atOnce: true) }, log: log)
         }
@@ -205,7 +209,9 @@ enum Daemon {
         // The watchdog runs until here: if shutdown() hangs, systemd kills the daemon.
         watchdog?.stop()
         parts.renderer?.shutdown()
-        for pool in [parts.rendering, parts.images, parts.writing, parts.logins, parts.logouts] { pool?.stop() }
+        for pool in [parts.renditionPool, parts.imagePool, parts.writePool, parts.loginPool, parts.invalidationPool] {
+            pool?.stop()
+        }
         // After the pools: pending eviction needs the store's locks.
         parts.store.shutdown()
         // Last: the other parts call back on the loops.

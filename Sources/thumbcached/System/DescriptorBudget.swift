@@ -59,7 +59,7 @@ struct DescriptorBudget: Equatable, Sendable {
     func applied(to configuration: Configuration) -> Configuration {
         var result = configuration
         result.limits.server.connections = connections
-        result.limits.server.connectionsPerUID = min(result.limits.server.connectionsPerUID, connections)
+        result.limits.server.connectionsPerAccount = min(result.limits.server.connectionsPerAccount, connections)
         return result
     }
 

@@ -40,7 +40,7 @@ struct Watchdog: Sendable {
     let log: Logger
     private let state = NIOLockedValueBox(State())
 
-    /// The vital parts, and the threads that wait for the disk.
+    /// The vital parts, and the threads that wait for the disk. Each check has the name of its threads.
     static func checks(
         loops: any EventLoopGroup, tasks: TaskThreads, fetcher: FetcherClient,
         pools: [(name: String, pool: FairPool)]
@@ -49,13 +49,13 @@ struct Watchdog: Sendable {
             HealthCheck(name: "event loop \(index)", isVital: true) { loop.execute($0) }
         }
         checks.append(
-            HealthCheck(name: "logins and logouts", isVital: true) { alive in
+            HealthCheck(name: "tasks", isVital: true) { alive in
                 Task(executorPreference: tasks) { alive() }
             })
         checks.append(HealthCheck(name: "downloads", isVital: true) { fetcher.callOnLoop($0) })
         return checks
             + pools.map { name, pool in
-                HealthCheck(name: "disk of \(name)", isVital: false) { pool.submit(for: 0, $0) }
+                HealthCheck(name: name, isVital: false) { pool.submit(for: 0, $0) }
             }
     }
 

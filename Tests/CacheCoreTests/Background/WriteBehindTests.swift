@@ -15,13 +15,15 @@ import Testing
         WriteBehind(writer: pool, time: time, yield: yield, limits: limits) { isBusy.withLockedValue { $0 } }
     }
 
-    private func add(_ number: Int, to line: WriteBehind, bytes: Int = 10_000, uid: UInt32 = 1) -> Bool {
-        line.add(uid: uid, bytes: bytes - WriteBehind.overhead) { written.withLockedValue { $0.append(number) } }
+    private func add(_ number: Int, to line: WriteBehind, bytes: Int = 10_000, account: UInt32 = 1) -> Bool {
+        line.add(account: account, bytes: bytes - WriteBehind.overhead) {
+            written.withLockedValue { $0.append(number) }
+        }
     }
 
-    private func limits(idle: Int, most: Int, mostOfUID: Int) -> WriteBehind.Limits {
+    private func limits(idle: Int, most: Int, mostOfAccount: Int) -> WriteBehind.Limits {
         var limits = WriteBehind.Limits(tier: 0)
-        (limits.idle, limits.bytes) = (idle, .init(perUID: mostOfUID, total: most))
+        (limits.idle, limits.bytes) = (idle, .init(perAccount: mostOfAccount, total: most))
         return limits
     }
 
@@ -99,7 +101,7 @@ import Testing
     }
 
     @Test func `F16: images beyond the limit of waiting bytes are written at once`() {
-        let line = line(limits(idle: 20_000, most: 100_000, mostOfUID: 100_000))
+        let line = line(limits(idle: 20_000, most: 100_000, mostOfAccount: 100_000))
         isBusyNow = true
         #expect(add(0, to: line) && add(1, to: line))
         #expect(pool.count == 0)
@@ -108,10 +110,10 @@ import Testing
         #expect(order == [0, 1, 2])
     }
 
-    @Test func `I8: uids take turns`() {
-        let line = line(limits(idle: 0, most: 10_000_000, mostOfUID: 10_000_000))
+    @Test func `I8: accounts take turns`() {
+        let line = line(limits(idle: 0, most: 10_000_000, mostOfAccount: 10_000_000))
         for number in 0..<20 { #expect(add(number, to: line, bytes: 60_000)) }
-        for number in 100..<103 { #expect(add(number, to: line, bytes: 60_000, uid: 2)) }
+        for number in 100..<103 { #expect(add(number, to: line, bytes: 60_000, account: 2)) }
         #expect(pool.count == 1)
         pool.runAll()
         #expect(order.prefix(7).filter { $0 >= 100 } == [100, 101, 102])
@@ -119,10 +121,10 @@ import Testing
     }
 
     @Test func `F16: with a slow disk, waiting bytes are limited, except for a single image`() {
-        let line = line(limits(idle: 0, most: 40_000, mostOfUID: 30_000))
+        let line = line(limits(idle: 0, most: 40_000, mostOfAccount: 30_000))
         for number in 0..<3 { #expect(add(number, to: line)) }
         #expect(!add(3, to: line))
-        #expect(add(4, to: line, uid: 2))
+        #expect(add(4, to: line, account: 2))
         #expect(line.backlog == .init(images: 4, bytes: 40_000))
         pool.runAll()
         #expect(order == [0, 1, 2, 4] && line.backlog == .init())
@@ -130,14 +132,14 @@ import Testing
         #expect(!add(6, to: line))
     }
 
-    @Test func `I8: two uids that use the whole budget leave a third uid its share, up to twice the budget`() {
-        let line = line(limits(idle: 0, most: 60_000, mostOfUID: 40_000))
-        for uid in [1, 2] as [UInt32] { for _ in 0..<4 { _ = add(0, to: line, uid: uid) } }
-        // The first uid was alone; the second gets half.
+    @Test func `I8: two accounts that use the whole budget leave a third account its share, up to twice the budget`() {
+        let line = line(limits(idle: 0, most: 60_000, mostOfAccount: 40_000))
+        for account in [1, 2] as [UInt32] { for _ in 0..<4 { _ = add(0, to: line, account: account) } }
+        // The first account was alone; the second gets half.
         #expect(line.backlog.bytes == 70_000)
-        #expect(add(1, to: line, uid: 3) && add(2, to: line, uid: 3))
-        #expect(!add(3, to: line, uid: 3))
-        let others = (4..<100 as Range<UInt32>).count { add(4, to: line, uid: $0) }
+        #expect(add(1, to: line, account: 3) && add(2, to: line, account: 3))
+        #expect(!add(3, to: line, account: 3))
+        let others = (4..<100 as Range<UInt32>).count { add(4, to: line, account: $0) }
         #expect(others == 3 && line.backlog.bytes == 120_000)
     }
 
@@ -158,7 +160,7 @@ import Testing
     }
 
     @Test func `F16: an image beyond the limits is served and not stored`() throws {
-        let world = FakeWorld(disk: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfUID: 1))
+        let world = FakeWorld(imagePool: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfAccount: 1))
         let cache = try world.cache()
         let answers = Answers()
         for name in ["bob", "carol"] {
@@ -175,7 +177,7 @@ import Testing
 
     @Test(arguments: [false, true])
     func `I7: if a newer image cannot be written, the older image is not served again`(isSkipped: Bool) throws {
-        let world = FakeWorld(disk: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfUID: 1))
+        let world = FakeWorld(imagePool: pool, memory: 0, writes: limits(idle: 0, most: 1, mostOfAccount: 1))
         let cache = try world.cache()
         let imageKey = ImageKey(profile: OpaqueID("bob"))
         try cache.put(imageKey, SampleImage.png("old"), timeToLive: nil)
@@ -195,7 +197,7 @@ import Testing
     }
 
     @Test func `a small image is checked on the arrival thread, a large one on a pool`() throws {
-        let world = FakeWorld(disk: pool, memory: 0)
+        let world = FakeWorld(imagePool: pool, memory: 0)
         let cache = try world.cache()
         let answers = Answers()
         for number in 0..<2 {
@@ -220,7 +222,7 @@ import Testing
         cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob")))) { _ in }
         daemon.fetcher.downloads[0].end(SampleImage.downloaded("one"))
         #expect(daemon.store.held(by: .alice) == [])
-        await daemon.logout.shutDown()
+        await daemon.invalidationService.shutDown()
         #expect(daemon.store.held(by: .alice) == ["one"])
     }
 }

@@ -78,7 +78,7 @@ import Testing
         #expect(other.newEvents == ["alice: login 1"])
         daemon.world.services.events.remove(both, from: [.all], of: 1000)
         daemon.world.services.events.remove(carol, from: [.user(OpaqueID("carol"))], of: 1000)
-        _ = try await daemon.logout.logOutAll(uid: 1000)
+        _ = try await daemon.invalidationService.logOutAll(uid: 1000)
         #expect(both.newEvents.map { $0.prefix(13) } == ["alice: logout"])
         #expect(carol.newEvents == [])
     }

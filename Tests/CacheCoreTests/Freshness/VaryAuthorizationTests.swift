@@ -181,21 +181,21 @@ import Testing
             }?()
             return world.settings
         }
-        let account = UserCache.Account(token: .init("a"))
+        let credentials = UserCache.Credentials(token: .init("a"))
         let generationStore = try world.store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
         let cache = UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: account, services: services)
+            owner: .alice, epoch: 1, generationStore: generationStore, credentials: credentials, services: services)
         let answers = Answers()
         cache.get(ImageQuery(imageKey: ImageKey(profile: OpaqueID("bob"))), resolve: answers.record)
         onNextRead.withLockedValue {
             $0 = {
-                var account = account
-                account.tokens.logIn(access: .init("b"), refresh: nil)
-                cache.update(account)
+                var credentials = credentials
+                credentials.tokens.logIn(access: .init("b"), refresh: nil)
+                cache.update(credentials)
             }
         }
         world.fetcher.downloads[0].end(.missing(ResponseHeaders()))
-        #expect(cache.account.token == .init("b") && answers.outcomes == [])
+        #expect(cache.credentials.token == .init("b") && answers.outcomes == [])
         try #require(world.fetcher.downloads.count == 2)
         world.fetcher.downloads[1].end(SampleImage.downloaded("b"))
         #expect(answers.outcomes == ["b from origin"])
@@ -282,8 +282,8 @@ extension CacheServices {
     /// A copy with other settings.
     fileprivate func with(settings: @escaping @Sendable () -> CacheSettings) -> CacheServices {
         CacheServices(
-            store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, disk: disk,
-            writes: writes, lifecycle: lifecycle, invalidations: invalidations, tasks: tasks, time: time,
+            store: store, fetcher: fetcher, tokens: tokens, memory: memory, budget: budget, imagePool: imagePool,
+            writes: writes, loginPool: loginPool, invalidationPool: invalidationPool, tasks: tasks, time: time,
             framing: framing,
             counters: counters, events: events, yield: yield, settings: settings)
     }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct MemoryBudgetTests {
     private let budget = MemoryBudget(
-        limits: { MemoryBudget.Limits(perUID: 100, total: 250) }, accountOf: { $0 >= 100_000 ? 1000 : $0 })
+        limits: { MemoryBudget.Limits(perAccount: 100, total: 250) }, accountOf: { $0 >= 100_000 ? 1000 : $0 })
 
     @Test func `all leases of an account share its limit`() {
         let (one, two) = (budget.lease(for: 1000), budget.lease(for: 1000))

@@ -14,7 +14,7 @@ import Testing
     private mutating func add(_ profile: String, _ sizes: UInt16...) {
         for size in sizes {
             let served = ServedImage(.sample(profile), from: .memory, at: 0)
-            table.insert(MemoryEntry(served: served, imageKey: Self.imageKey(profile, size), uid: 1) { _ in })
+            table.insert(MemoryEntry(served: served, imageKey: Self.imageKey(profile, size), account: 1) { _ in })
         }
     }
 

@@ -8,22 +8,22 @@ import Testing
 @Suite struct MemoryTierTests {
     private static let imageSize = 1_024
     /// The cost of one entry in these tests.
-    private static let cost = MemoryTierTests.entry("", uid: 0).cost
+    private static let cost = MemoryTierTests.entry("", account: 0).cost
 
     private static func entry(
-        _ label: String, uid: UInt32, size: Int = imageSize,
+        _ label: String, account: UInt32, size: Int = imageSize,
         onEvict: @escaping @Sendable (MemoryEntry) -> Void = { _ in }
     ) -> MemoryEntry {
         MemoryEntry(
             served: ServedImage(.sample(label, size: size), from: .memory, at: CoordinatorBench.start),
-            imageKey: ImageKey(profile: OpaqueID(label)), uid: uid, onEvict: onEvict)
+            imageKey: ImageKey(profile: OpaqueID(label)), account: account, onEvict: onEvict)
     }
 
     @Test func `I8: the tier stays within its capacity and reports evicted entries`() {
         let evicted = EventLog()
         let tier = MemoryTier(capacity: 3 * Self.cost)
         for label in ["a", "b", "c", "d", "e"] {
-            tier.admit(Self.entry(label, uid: 1) { evicted.record($0.imageKey.profile.text) })
+            tier.admit(Self.entry(label, account: 1) { evicted.record($0.imageKey.profile.text) })
         }
         #expect(evicted.events == ["a", "b"])
         #expect(tier.statistics.images == 3)
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func `I5: bytes of a reply stay unchanged after their entry is released`() {
-        var entry: MemoryEntry? = Self.entry("a", uid: 1)
+        var entry: MemoryEntry? = Self.entry("a", account: 1)
         let reply = entry?.served.image.bytes.framed
         entry = nil
         #expect(reply == Image.sample("a", size: Self.imageSize).bytes.framed)
@@ -52,18 +52,18 @@ import Testing
 
     @Test func `removing many entries leaves the remaining ones intact`() {
         let tier = MemoryTier(capacity: 2_000 * Self.cost)
-        let entries = (0..<1_000).map { Self.entry("\($0)", uid: UInt32($0 % 3)) }
+        let entries = (0..<1_000).map { Self.entry("\($0)", account: UInt32($0 % 3)) }
         for entry in entries { tier.admit(entry) }
         tier.remove(Array(entries[..<999]))
         #expect(tier.statistics.images == 1)
-        #expect(tier.statistics.bytes == Self.entry("999", uid: 0).cost)
+        #expect(tier.statistics.bytes == Self.entry("999", account: 0).cost)
         tier.remove(entries)
         #expect(tier.statistics.images == 0 && tier.statistics.bytes == 0)
     }
 
     @Test func `entries are wiped in batches, without holding the tier's lock in between`() {
         let tier = MemoryTier(capacity: 200 * Self.cost)
-        var entries = (0..<100).map { Self.entry("\($0)", uid: 1) }
+        var entries = (0..<100).map { Self.entry("\($0)", account: 1) }
         weak let last = entries.last
         for entry in entries { tier.admit(entry) }
         let left = NIOLockedValueBox<[Int]>([])
@@ -81,50 +81,50 @@ import Testing
         let entry = MemoryEntry(
             served: ServedImage(image, from: .memory, at: CoordinatorBench.start),
             imageKey: ImageKey(profile: OpaqueID("a")),
-            uid: 1, onEvict: { _ in })
+            account: 1, onEvict: { _ in })
         #expect(entry.cost >= image.bytes.framed.storageCapacity)
     }
 
     @Test func `an entry that is hit is not evicted`() {
         let evicted = EventLog()
         let tier = MemoryTier(capacity: 2 * Self.cost)
-        let popular = Self.entry("popular", uid: 1) { evicted.record($0.imageKey.profile.text) }
+        let popular = Self.entry("popular", account: 1) { evicted.record($0.imageKey.profile.text) }
         tier.admit(popular)
         for number in 0..<50 {
             popular.markUsed()
-            tier.admit(Self.entry("\(number)", uid: 1) { evicted.record($0.imageKey.profile.text) })
+            tier.admit(Self.entry("\(number)", account: 1) { evicted.record($0.imageKey.profile.text) })
         }
         #expect(!evicted.events.contains("popular"))
     }
 
-    @Test func `I8: one uid's flood evicts nothing of another uid's below its share`() {
+    @Test func `I8: one account's flood evicts nothing of another account's below its share`() {
         let evicted = EventLog()
         let tier = MemoryTier(capacity: 10 * Self.cost)
         for number in 0..<5 {
-            tier.admit(Self.entry("quiet \(number)", uid: 1) { evicted.record($0.imageKey.profile.text) })
+            tier.admit(Self.entry("quiet \(number)", account: 1) { evicted.record($0.imageKey.profile.text) })
         }
         for number in 0..<1_000 {
-            tier.admit(Self.entry("\(number)", uid: 2) { evicted.record($0.imageKey.profile.text) })
+            tier.admit(Self.entry("\(number)", account: 2) { evicted.record($0.imageKey.profile.text) })
         }
         #expect(!evicted.events.contains { $0.hasPrefix("quiet") })
         #expect(tier.statistics.images == 10)
     }
 
-    @Test func `I8: the uid that exceeds its share most is evicted from first`() {
+    @Test func `I8: the account that exceeds its share most is evicted from first`() {
         let evicted = EventLog()
         let tier = MemoryTier(capacity: 10 * Self.cost)
         for number in 0..<10 {
-            tier.admit(Self.entry("much \(number)", uid: 1) { evicted.record($0.imageKey.profile.text) })
+            tier.admit(Self.entry("much \(number)", account: 1) { evicted.record($0.imageKey.profile.text) })
         }
         for number in 0..<5 {
-            tier.admit(Self.entry("new \(number)", uid: 2) { evicted.record($0.imageKey.profile.text) })
+            tier.admit(Self.entry("new \(number)", account: 2) { evicted.record($0.imageKey.profile.text) })
         }
         #expect(evicted.events == (0..<5).map { "much \($0)" })
     }
 
     @Test func `an entry that is removed before it is admitted does not enter`() {
         let tier = MemoryTier(capacity: 10 * Self.cost)
-        let entry = Self.entry("a", uid: 1)
+        let entry = Self.entry("a", account: 1)
         tier.remove([entry])
         tier.admit(entry)
         #expect(tier.statistics.images == 0)
@@ -133,9 +133,9 @@ import Testing
 
     @Test func `removing an entry twice, or after its eviction, does not change the totals twice`() {
         let tier = MemoryTier(capacity: Self.cost)
-        let first = Self.entry("a", uid: 1)
+        let first = Self.entry("a", account: 1)
         tier.admit(first)
-        tier.admit(Self.entry("b", uid: 1))
+        tier.admit(Self.entry("b", account: 1))
         tier.remove([first, first])
         #expect(tier.statistics.images == 1)
         #expect(tier.statistics.bytes == Self.cost)
@@ -153,8 +153,8 @@ import Testing
         weak var evicted: MemoryEntry?
         weak var removed: MemoryEntry?
         do {
-            let first = Self.entry("a", uid: 1)
-            let second = Self.entry("b", uid: 1)
+            let first = Self.entry("a", account: 1)
+            let second = Self.entry("b", account: 1)
             (evicted, removed) = (first, second)
             tier.admit(first)
             tier.admit(second)

@@ -44,7 +44,7 @@ import Testing
         #expect(renderer.requests.map(\.options.size.pixels).sorted() == [64, 128])
         #expect(world.store.held(by: .alice).sorted() == ["one", "one@128", "one@64"])
         let held = cache.hit(Self.small)
-        #expect(held?.image.record.rendered == SampleImage.digest(of: SampleImage.png("one")))
+        #expect(held?.image.record.sourceDigest == SampleImage.digest(of: SampleImage.png("one")))
         #expect(held?.image.record.provenance == .url("https://origin.test/bob"))
     }
 

@@ -14,7 +14,7 @@ import Testing
     private func url(_ number: Int) -> String { "https://origin.test/\(number)" + String(repeating: "y", count: 2_000) }
 
     private func budget(_ bytes: Int) -> MemoryBudget {
-        MemoryBudget(limits: { MemoryBudget.Limits(perUID: bytes, total: bytes) })
+        MemoryBudget(limits: { MemoryBudget.Limits(perAccount: bytes, total: bytes) })
     }
 
     @Test func `F67: long names take little memory per entry, and entries are charged to the budget`() {

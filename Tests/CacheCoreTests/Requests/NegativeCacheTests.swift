@@ -229,7 +229,7 @@ import Testing
     }
 
     @Test func `a response to other tokens is not remembered`() {
-        #expect(!CoordinatorBench().coordinator.suits(.unusable(.forbidden("403"), until: 1, family: 7)))
+        #expect(!CoordinatorBench().coordinator.suitsTokens(.unusable(.forbidden("403"), until: 1, family: 7)))
     }
 
     @Test func `I8: the number of remembered 404s is limited; the oldest are dropped first`() {

@@ -21,7 +21,7 @@ import Testing
     ) async throws {
         try await logInBoth(daemon)
         let daemon = afterRestart ? daemon.restarted() : daemon
-        let receipt = try await daemon.logout.logOutInEveryUID(alice, caller: 0)
+        let receipt = try await daemon.invalidationService.logOutInEveryUID(alice, caller: 0)
         #expect(receipt.users == 2)
         // Not counted yet after a restart.
         #expect(receipt.usage == (afterRestart ? nil : Usage(images: 2, bytes: 256)))
@@ -34,7 +34,7 @@ import Testing
         }
         #expect(daemon.store.violations == [])
         // Succeeds although no uid has the user.
-        let again = try await daemon.logout.logOutInEveryUID(alice, caller: 0)
+        let again = try await daemon.invalidationService.logOutInEveryUID(alice, caller: 0)
         #expect(again.users == 0 && again.usage == Usage() && again.epoch > 0)
     }
 
@@ -45,7 +45,7 @@ import Testing
                 _ in
             }
         }
-        #expect(try await daemon.logout.purgeInEveryUID(alice, profiles: [], caller: 0).cancelled == 2)
+        #expect(try await daemon.invalidationService.purgeInEveryUID(alice, profiles: [], caller: 0).cancelled == 2)
         for download in daemon.fetcher.downloads { download.end(SampleImage.downloaded("late")) }
         for owner in [Owner.alice, .otherAlice] {
             #expect(await daemon.get(owner, "bob", cached: true) == "null")
@@ -58,19 +58,20 @@ import Testing
         try await logInBoth(daemon)
         try await daemon.logIn(.alice, session: "desk")
         try await daemon.put(.alice, "dan", "kept")
-        let purged = try await daemon.logout.purgeInEveryUID(alice, profiles: [OpaqueID("bob")], caller: 0)
+        let purged = try await daemon.invalidationService.purgeInEveryUID(alice, profiles: [OpaqueID("bob")], caller: 0)
         #expect(purged.users == 2 && purged.usage?.images == 2 && purged.sessions == 3)
         #expect(await daemon.get(.alice, "dan", cached: true).hasPrefix("kept"))
         #expect(await daemon.get(.otherAlice, "bob", cached: true) == "null")
-        let receipt = try await daemon.logout.logOutInEveryUID(alice, session: OpaqueID("default"), caller: 0)
+        let receipt = try await daemon.invalidationService.logOutInEveryUID(
+            alice, session: OpaqueID("default"), caller: 0)
         #expect(receipt.users == 1 && receipt.sessions == 1)
         #expect(try await daemon.users() == ["alice", "carol"])
     }
 
     @Test func `all users in every uid`() async throws {
         try await logInBoth(daemon)
-        #expect(try await daemon.logout.purgeInEveryUID(nil, profiles: [], caller: 0).users == 3)
-        #expect(try await daemon.logout.logOutInEveryUID(nil, caller: 0).users == 3)
+        #expect(try await daemon.invalidationService.purgeInEveryUID(nil, profiles: [], caller: 0).users == 3)
+        #expect(try await daemon.invalidationService.logOutInEveryUID(nil, caller: 0).users == 3)
         for uid: UInt32 in [1000, 1001] { #expect(try await daemon.users(uid) == []) }
     }
 
@@ -80,14 +81,14 @@ import Testing
         try await logInBoth(daemon)
         daemon.store.fail(.commitLogout, times: 1)
         await #expect(throws: CacheFailure.inputOutput("failed in 1 of 2 uids, retry: EIO")) {
-            try await daemon.logout.logOutInEveryUID(alice, caller: 0)
+            try await daemon.invalidationService.logOutInEveryUID(alice, caller: 0)
         }
         let owners = [Owner.alice, .otherAlice]
         #expect(owners.count { daemon.store.login(of: $0) != nil } == 1)
         var states: [String] = []
         for owner in owners { states.append(await daemon.get(owner, "bob")) }
         #expect(states.contains("notLoggedIn") && states.contains { $0.hasPrefix("inputOutput") })
-        #expect(try await daemon.logout.logOutInEveryUID(alice, caller: 0).users == 1)
+        #expect(try await daemon.invalidationService.logOutInEveryUID(alice, caller: 0).users == 1)
         #expect(owners.allSatisfy { daemon.store.login(of: $0) == nil })
     }
 
@@ -96,7 +97,7 @@ import Testing
         daemon.store.fail(.uids)
         let reason = "the uids on disk could not be listed; only those in memory were tried: EIO"
         await #expect(throws: CacheFailure.inputOutput(reason)) {
-            try await daemon.logout.logOutInEveryUID(alice, caller: 0)
+            try await daemon.invalidationService.logOutInEveryUID(alice, caller: 0)
         }
         #expect(daemon.store.login(of: .alice) == nil && daemon.store.login(of: .otherAlice) == nil)
     }
@@ -104,7 +105,7 @@ import Testing
     @Test func `it costs one listing, and one lookup for each uid`() async throws {
         try await logInBoth(daemon)
         let daemon = daemon.restarted()
-        _ = try await daemon.logout.logOutInEveryUID(OpaqueID("nobody"), caller: 0)
+        _ = try await daemon.invalidationService.logOutInEveryUID(OpaqueID("nobody"), caller: 0)
         #expect(daemon.store.calls(.uids) == 1 && daemon.store.calls(.load) == 2 && daemon.store.calls(.users) == 0)
         #expect(daemon.sessions.knownOwners == 0)
         #expect(daemon.world.services.counters[.logouts] == 1)

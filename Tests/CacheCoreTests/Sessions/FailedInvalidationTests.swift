@@ -91,7 +91,7 @@ import Testing
         try await self.break(.commitLogout, times: 1, afterEffect: afterEffect)
         // Listed while the logout is pending, even if the disk shows no login: LOGOUT of all includes it.
         #expect(try await daemon.users() == ["alice"])
-        let receipt = try await daemon.logout.logOutAll(uid: 1000)
+        let receipt = try await daemon.invalidationService.logOutAll(uid: 1000)
         #expect(receipt.users == 1 && receipt.usage == nil)
         #expect(await daemon.get(.alice, "bob") == "notLoggedIn")
         #expect(try await daemon.users() == [])

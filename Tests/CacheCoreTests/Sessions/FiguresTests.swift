@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct FiguresTests {
     @Test func `the total of hits never decreases, even while caches end`() async throws {
-        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 2)))
+        let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 2)))
         let hasEnded = NIOLockedValueBox(false)
         let hasDecreased = await withTaskGroup(of: Bool.self) { group in
             group.addTask {

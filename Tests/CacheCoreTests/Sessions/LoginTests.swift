@@ -85,7 +85,7 @@ import Testing
         try await daemon.logIn(.alice, session: "second")
         #expect(daemon.store.login(of: .alice)?.tokens.access == Secret([1]))
         try await daemon.logIn(.alice, token: Secret([2]))
-        #expect(try await daemon.sessions.cache(.alice).account.token == Secret([2]))
+        #expect(try await daemon.sessions.cache(.alice).credentials.token == Secret([2]))
         #expect(daemon.store.login(of: .alice)?.tokens.access == Secret([2]))
     }
 

@@ -12,15 +12,16 @@ import Testing
         for session in ["one", "two"] { try await before.logIn(.alice, session: session) }
         try await before.logIn(.carol)
         func next() -> Daemon {
-            Daemon(FakeWorld(store: before.store.restarted(), lifecycle: ClosedPool(), invalidations: ImmediatePool()))
+            Daemon(
+                FakeWorld(store: before.store.restarted(), loginPool: ClosedPool(), invalidationPool: ImmediatePool()))
         }
         #expect(try await next().purge(.alice).users == 1)
         #expect(try await next().purge(.alice, "bob").users == 1)
         try await next().release(.alice, connection: 1)
         #expect(try await next().logOut(.alice, session: "one").sessions == 1)
-        #expect(try await next().logout.purgeAll(uid: 1000, profiles: []).users == 2)
+        #expect(try await next().invalidationService.purgeAll(uid: 1000, profiles: []).users == 2)
         #expect(try await next().logOut(.alice).users == 1)
-        #expect(try await next().logout.logOutAll(uid: 1000).users == 1)
+        #expect(try await next().invalidationService.logOutAll(uid: 1000).users == 1)
         #expect(try await next().logOut(.alice).users == 0)
     }
 
@@ -117,13 +118,13 @@ import Testing
         }
         let next = daemon.restarted()
         _ = await next.get(.alice, "bob")
-        let receipt = try await next.logout.logOutAll(uid: 1000)
+        let receipt = try await next.invalidationService.logOutAll(uid: 1000)
         #expect(receipt.users == 2)
         // Not counted yet after a start.
         #expect(receipt.usage == nil)
         #expect(try await next.users() == [])
         #expect(await next.get(.otherAlice, "bob") == "mine from disk")
-        #expect(try await next.logout.logOutAll(uid: 1000).users == 0)
+        #expect(try await next.invalidationService.logOutAll(uid: 1000).users == 0)
         #expect(next.store.violations == [])
     }
 
@@ -132,7 +133,7 @@ import Testing
         let next = daemon.restarted()
         #expect(await next.get(.alice, "bob", cached: true) == "null")
         next.store.forgetLogin(of: .alice)
-        _ = try await next.logout.logOutAll(uid: 1000)
+        _ = try await next.invalidationService.logOutAll(uid: 1000)
         #expect(await next.get(.alice, "bob", cached: true) == "notLoggedIn")
     }
 
@@ -140,7 +141,7 @@ import Testing
         try await daemon.logIn(.alice, session: "one")
         try await daemon.logIn(.alice, session: "two")
         try await daemon.logIn(.carol, session: "one")
-        let receipt = try await daemon.logout.logOutAll(uid: 1000, session: OpaqueID("one"))
+        let receipt = try await daemon.invalidationService.logOutAll(uid: 1000, session: OpaqueID("one"))
         #expect(receipt.users == 1 && receipt.sessions == 1)
         #expect(try await daemon.users() == ["alice"])
     }
@@ -149,18 +150,20 @@ import Testing
         try await daemon.logIn(.alice)
         try await daemon.logIn(.carol)
         daemon.store.fail(.commitLogout)
-        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logout.logOutAll(uid: 1000) }
+        await #expect(throws: CacheFailure.inputOutput("EIO")) {
+            try await daemon.invalidationService.logOutAll(uid: 1000)
+        }
         #expect(daemon.store.calls(.commitLogout) == 2)
         #expect(try await daemon.users().count == 1)
     }
 
     @Test func `F41: LOGOUT of all includes a user who is being purged`() async throws {
-        let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         let gate = daemon.store.hold(.commitPurge)
         async let purged = daemon.purge(.alice)
         await gate.reached()
-        async let ended = daemon.logout.logOutAll(uid: 1000)
+        async let ended = daemon.invalidationService.logOutAll(uid: 1000)
         defer { gate.open() }
         while daemon.sessions.waiting(for: .alice) == 0 {
             try await yieldTask()
@@ -186,7 +189,7 @@ import Testing
     @Test func `F41: a login during a logout, and a purge during a purge, wait and get correct receipts`()
         async throws
     {
-        let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "mine")
         let gate = daemon.store.hold(.commitLogout)

@@ -10,7 +10,8 @@ import Testing
 
     private func pending(_ daemon: Daemon) -> PendingLogouts {
         PendingLogouts(
-            pendingFiles: pendingFiles, logout: daemon.logout, services: daemon.world.services, log: daemon.sessions.log
+            pendingFiles: pendingFiles, invalidationService: daemon.invalidationService,
+            services: daemon.world.services, log: daemon.sessions.log
         )
     }
 
@@ -61,7 +62,7 @@ import Testing
     }
 
     @Test func `I8, F46: a slow pending logout does not delay logins of other uids`() async throws {
-        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 3)))
         for owner in [Owner.alice, .otherAlice] { try await daemon.logIn(owner) }
         pendingFiles.add(1000, "one")
         let pending = self.pending(daemon)
@@ -84,7 +85,7 @@ import Testing
     }
 
     @Test func `I8: callers during a listing share the next one`() async throws {
-        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 3)))
         let pending = self.pending(daemon)
         let gate = pendingFiles.hold(.pending)
         async let first: Void = pending.processAll()
@@ -99,7 +100,7 @@ import Testing
     }
 
     @Test func `I8: logins of one uid share a listing`() async throws {
-        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 3)))
         let pending = self.pending(daemon)
         let gate = pendingFiles.hold(.pending)
         let logins = (0..<50).map { _ in Task { try await pending.process(uid: 1000) } }
@@ -153,7 +154,7 @@ import Testing
         `a listing that has read a pending-logout file is completed before a later login begins, so that the login remains`()
         async throws
     {
-        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         pendingFiles.add(1000)
         let pending = self.pending(daemon)
@@ -234,7 +235,7 @@ import Testing
     }
 
     @Test func `F46: a pending-logout file that is created during a listing causes another one`() async throws {
-        let daemon = Daemon(FakeWorld(invalidations: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(invalidationPool: ThreadPool(threads: 3)))
         let pending = watching(daemon)
         let gate = pendingFiles.hold(.pending)
         defer { gate.open() }
@@ -281,7 +282,7 @@ import Testing
     }
 
     @Test func `F46, I8: listings continue during a slow logout and do not start it again`() async throws {
-        let daemon = Daemon(FakeWorld(invalidations: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(invalidationPool: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         pendingFiles.add(1000, "one")
         let pending = watching(daemon)
@@ -330,7 +331,7 @@ import Testing
     }
 
     @Test func `stop() waits for a running listing, and none begins afterwards`() async throws {
-        let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 2)))
+        let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 2)))
         let pending = self.pending(daemon)
         pending.watch(by: watch)
         let gate = pendingFiles.hold(.pending)

@@ -73,11 +73,11 @@ import Testing
         try await daemon.logIn(.alice)
         try await daemon.logIn(.carol)
         try await daemon.put(.alice, "bob", "mine")
-        let receipt = try await daemon.logout.purgeAll(uid: 1000, profiles: [])
+        let receipt = try await daemon.invalidationService.purgeAll(uid: 1000, profiles: [])
         #expect(receipt.users == 2 && receipt.usage == Usage(images: 1, bytes: 128) && receipt.sessions == 2)
         #expect(try await daemon.users() == ["alice", "carol"])
         try await daemon.put(.alice, "bob", "mine")
-        let some = try await daemon.logout.purgeAll(uid: 1000, profiles: [OpaqueID("bob")])
+        let some = try await daemon.invalidationService.purgeAll(uid: 1000, profiles: [OpaqueID("bob")])
         #expect(some.users == 2 && some.usage == Usage(images: 1, bytes: 128))
     }
 
@@ -90,9 +90,9 @@ import Testing
         try await daemon.logIn(.alice, session: "two")
         epochs.append(try await daemon.purge(.alice, "bob").epoch)
         epochs.append(try await daemon.logOut(.alice, session: "two").epoch)
-        epochs.append(try await daemon.logout.purgeAll(uid: 1000, profiles: []).epoch)
+        epochs.append(try await daemon.invalidationService.purgeAll(uid: 1000, profiles: []).epoch)
         epochs.append(try await daemon.logOut(.alice).epoch)
-        epochs.append(try await daemon.logout.logOutAll(uid: 1000).epoch)
+        epochs.append(try await daemon.invalidationService.logOutAll(uid: 1000).epoch)
         epochs.append(try await daemon.restarted().logOut(.alice).epoch)
         #expect(zip(epochs, epochs.dropFirst()).allSatisfy { $0 < $1 })
     }

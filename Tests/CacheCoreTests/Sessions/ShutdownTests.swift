@@ -13,7 +13,7 @@ import Testing
         let answers = Answers()
         _ = try await daemon.sessions.cache(.alice).get(
             ImageQuery(imageKey: ImageKey(profile: OpaqueID("eve"))), resolve: answers.record)
-        await daemon.logout.shutDown()
+        await daemon.invalidationService.shutDown()
         #expect(answers.outcomes == ["shuttingDown"])
         #expect(daemon.fetcher.downloads.map(\.isCancelled) == [true])
         #expect(daemon.world.log.events.suffix(2) == ["close", "wipe"])
@@ -21,12 +21,12 @@ import Testing
     }
 
     @Test func `PUTs during a stop and later requests get SHUTTINGDOWN, not NOLOGIN`() async throws {
-        let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
         let gate = daemon.store.hold(.seal)
         defer { gate.open() }
-        async let failure = daemon.world.services.disk.run(for: 0) { () -> CacheFailure? in
+        async let failure = daemon.world.services.imagePool.run(for: 0) { () -> CacheFailure? in
             do throws(CacheFailure) {
                 try cache.put(ImageKey(profile: OpaqueID("bob")), SampleImage.png("new"), timeToLive: nil)
                 return nil
@@ -35,7 +35,7 @@ import Testing
             }
         }
         await gate.reached()
-        async let stopped: Void = daemon.logout.shutDown()
+        async let stopped: Void = daemon.invalidationService.shutDown()
         while cache.isOpen { try await yieldTask() }
         gate.open()
         #expect(try await failure == .shuttingDown)
@@ -46,7 +46,7 @@ import Testing
 
     @Test func `I4: a stopped daemon returns neither receipts nor caches`() async throws {
         try await daemon.logIn(.alice)
-        await daemon.logout.shutDown()
+        await daemon.invalidationService.shutDown()
         for owner in [Owner.alice, .carol] {
             await #expect(throws: CacheFailure.shuttingDown) { try await daemon.logOut(owner) }
             await #expect(throws: CacheFailure.shuttingDown) { try await daemon.purge(owner) }
@@ -60,12 +60,12 @@ import Testing
     }
 
     @Test func `a stop waits for a running logout, whose receipt is correct`() async throws {
-        let daemon = Daemon(FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool(threads: 3)))
+        let daemon = Daemon(FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool(threads: 3)))
         try await daemon.logIn(.alice)
         let gate = daemon.store.hold(.commitLogout)
         async let ended = daemon.logOut(.alice)
         await gate.reached()
-        async let stopped: Void = daemon.logout.shutDown()
+        async let stopped: Void = daemon.invalidationService.shutDown()
         defer { gate.open() }
         while daemon.sessions.waiting(for: .alice) == 0 {
             try await yieldTask()
@@ -80,7 +80,7 @@ import Testing
         try await daemon.logIn(.alice)
         daemon.store.fail(.commitPurge, times: .max)
         await #expect(throws: CacheFailure.self) { try await daemon.purge(.alice) }
-        await daemon.logout.shutDown()
+        await daemon.invalidationService.shutDown()
         #expect(daemon.world.time.timers == 0)
     }
 }

@@ -133,7 +133,7 @@ import Testing
         state.opened(try world.cache())
         _ = state.end(.logout)
         let service = state.endTokens()
-        #expect(service == nil && state.account.token == nil)
+        #expect(service == nil && state.credentials.token == nil)
     }
 
     @Test func `only logged-in users are charged for memory`() throws {

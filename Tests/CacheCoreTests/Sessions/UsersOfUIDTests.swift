@@ -5,7 +5,7 @@ import Testing
 
 /// The list of logged-in users, read from disk once (F66).
 @Suite struct UsersOfUIDTests {
-    private let daemon = Daemon(FakeWorld(lifecycle: ThreadPool(threads: 3)))
+    private let daemon = Daemon(FakeWorld(loginPool: ThreadPool(threads: 3)))
 
     @Test func `F66: the list is read from disk once`() async throws {
         try await daemon.logIn(.alice)
@@ -16,7 +16,7 @@ import Testing
         _ = try await next.logOut(.alice)
         #expect(try await next.users() == ["carol"])
         _ = try await next.purge(.carol)
-        #expect(try await next.logout.logOutAll(uid: 1000).users == 1)
+        #expect(try await next.invalidationService.logOutAll(uid: 1000).users == 1)
         #expect(next.store.calls(.users) == 1 && next.store.calls(.countUsers) == 0)
         #expect(try await next.users() == [])
         #expect(next.sessions.knownOwners == 0)
@@ -24,7 +24,7 @@ import Testing
 
     @Test func `I2, F41: the list includes logins and logouts that happen while it is read`() async throws {
         try await daemon.logIn(.alice)
-        let next = Daemon(FakeWorld(store: daemon.store.restarted(), lifecycle: ThreadPool(threads: 3)))
+        let next = Daemon(FakeWorld(store: daemon.store.restarted(), loginPool: ThreadPool(threads: 3)))
         let gate = next.store.hold(.users)
         async let first = next.users()
         await gate.reached()
@@ -43,7 +43,7 @@ import Testing
         // The login is on disk: LOGOUT of all must include it.
         daemon.store.fail(.commitLogin, with: .failed("fsync"), afterEffect: true)
         await #expect(throws: CacheFailure.self) { try await daemon.logIn(.carol) }
-        #expect(try await daemon.logout.logOutAll(uid: 1000).users == 2)
+        #expect(try await daemon.invalidationService.logOutAll(uid: 1000).users == 2)
         #expect(try await daemon.users() == [])
     }
 
@@ -62,7 +62,7 @@ import Testing
         daemon.store.fail(.commitLogout, with: .failed("fsync"))
         await #expect(throws: CacheFailure.self) { try await daemon.logOut(.alice) }
         #expect(try await daemon.users() == ["alice"])
-        #expect(try await daemon.logout.logOutAll(uid: 1000).users == 1)
+        #expect(try await daemon.invalidationService.logOutAll(uid: 1000).users == 1)
         #expect(try await daemon.users() == [])
     }
 

@@ -10,7 +10,7 @@ import NIOCore
 struct Daemon {
     let world: FakeWorld
     let sessions: UserSessions
-    let logout: InvalidationService
+    let invalidationService: InvalidationService
 
     var store: FakeStore { world.store }
     var fetcher: FakeFetcher { world.fetcher }
@@ -18,7 +18,7 @@ struct Daemon {
     init(_ world: FakeWorld = FakeWorld()) {
         self.world = world
         sessions = UserSessions(services: world.services, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-        logout = InvalidationService(sessions: sessions, log: sessions.log)
+        invalidationService = InvalidationService(sessions: sessions, log: sessions.log)
     }
 
     init(budget: MemoryBudget) {
@@ -41,15 +41,15 @@ struct Daemon {
     }
 
     func logOut(_ owner: Owner, session: String? = nil) async throws(CacheFailure) -> Receipt {
-        try await logout.logOut(owner, session: session.map { OpaqueID($0) })
+        try await invalidationService.logOut(owner, session: session.map { OpaqueID($0) })
     }
 
     func purge(_ owner: Owner, _ profiles: String...) async throws(CacheFailure) -> Receipt {
-        try await logout.purge(owner, profiles: profiles.map { OpaqueID($0) })
+        try await invalidationService.purge(owner, profiles: profiles.map { OpaqueID($0) })
     }
 
     func release(_ owner: Owner, session: String = "default", connection: UInt64) async throws(CacheFailure) {
-        try await logout.release(owner, session: OpaqueID(session), connection: connection)
+        try await invalidationService.release(owner, session: OpaqueID(session), connection: connection)
     }
 
     func put(_ owner: Owner, _ profile: String, _ label: String) async throws(CacheFailure) {
@@ -71,7 +71,7 @@ struct Daemon {
     }
 
     func users(_ uid: UInt32 = 1000) async throws(CacheFailure) -> [String] {
-        try await sessions.users(of: uid, on: world.services.lifecycle).map(\.text).sorted()
+        try await sessions.loggedInUsers(of: uid, on: world.services.loginPool).map(\.text).sorted()
     }
 }
 
@@ -82,7 +82,7 @@ extension Owner {
     static let otherAlice = Owner(uid: 1001, user: OpaqueID("alice"))
 }
 
-extension UserCache.Account {
+extension UserCache.Credentials {
     /// The access token, even if expired.
     var token: Secret? { (service?.tokens ?? tokens).access }
 }
@@ -101,7 +101,8 @@ extension FakeWorld {
     func cache(token: Secret? = nil) throws -> UserCache {
         let generationStore = try store.commitLogin(.alice, LoginRecord(loggedInAt: 0))
         return UserCache(
-            owner: .alice, epoch: 1, generationStore: generationStore, account: .init(token: token), services: services)
+            owner: .alice, epoch: 1, generationStore: generationStore, credentials: .init(token: token),
+            services: services)
     }
 }
 
@@ -109,7 +110,7 @@ extension UserSessions {
     /// The number of operations that wait for the owner's lock.
     func waiting(for owner: Owner) -> Int { entry(owner)?.lock.waiting ?? 0 }
 
-    func token(of owner: Owner) -> Secret? { entry(owner)?.state.withLockedValue { $0.account.token } }
+    func token(of owner: Owner) -> Secret? { entry(owner)?.state.withLockedValue { $0.credentials.token } }
 
     /// The number of owners in memory.
     var knownOwners: Int { entries().count }

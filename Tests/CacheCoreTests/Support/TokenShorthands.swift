@@ -16,7 +16,7 @@ extension TokenGrant {
     }
 }
 
-extension UserCache.Account {
+extension UserCache.Credentials {
     /// Tokens of a login without a token endpoint.
     init(origin: String? = nil, token: Secret?) {
         self.init(origin: origin, tokens: LoginTokens(access: token))

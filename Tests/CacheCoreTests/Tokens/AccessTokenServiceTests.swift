@@ -10,13 +10,16 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct AccessTokenServiceTests {
     private let daemon = AccessTokenServiceTests.daemon()
 
-    private static func daemon(disk: any BlockingPool = ImmediatePool(), lifecycle: any BlockingPool = ImmediatePool())
+    private static func daemon(
+        imagePool: any BlockingPool = ImmediatePool(), loginPool: any BlockingPool = ImmediatePool()
+    )
         -> Daemon
     {
         var origin = FakeWorld.origin
         origin.tokenEndpoint = TokenEndpoint(url: "https://id.test/token", clientID: "c")
         return Daemon(
-            FakeWorld(disk: disk, lifecycle: lifecycle, settings: CacheSettings(origins: ["default": origin])))
+            FakeWorld(imagePool: imagePool, loginPool: loginPool, settings: CacheSettings(origins: ["default": origin]))
+        )
     }
 
     private var requests: [FakeTokenRequest] { daemon.world.tokens.requests }
@@ -44,14 +47,14 @@ import Testing
         try await daemon.logIn(.alice, refresh: .init("r1"))
         daemon.world.tokens.answer = { _ in .failure(.circuitOpen("open")) }
         for _ in 0..<2 { #expect(await daemon.get(.alice, "bob") == "origin open") }
-        #expect(daemon.world.tokens.requests.map(\.request.uid) == [7, 7])
+        #expect(daemon.world.tokens.requests.map(\.request.account) == [7, 7])
         #expect(daemon.world.services.counters[.tokenRefreshFailures] == 0)
     }
 
     @Test func `with REFRESH alone the first download waits for a token, which is stored before it is sent`()
         async throws
     {
-        let daemon = Self.daemon(lifecycle: ThreadPool())
+        let daemon = Self.daemon(loginPool: ThreadPool())
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         try await get("bob", answers, of: daemon)
@@ -188,7 +191,7 @@ import Testing
     }
 
     @Test func `I3: tokens that wait to be stored are not written after a logout`() async throws {
-        let daemon = Self.daemon(lifecycle: ThreadPool())
+        let daemon = Self.daemon(loginPool: ThreadPool())
         try await daemon.logIn(.alice, refresh: .init("r1"))
         try await get("bob", Answers(), of: daemon)
         let gate = daemon.store.hold(.commitLogout)
@@ -263,7 +266,7 @@ import Testing
         #expect(next.world.tokens.requests.map(\.request.refreshToken) == [.init("r2")])
     }
 
-    @Test func `tokens that cannot be stored are used, and stored once the disk allows it`()
+    @Test func `tokens that cannot be stored are used, and stored once the imagePool allows it`()
         async throws
     {
         try await daemon.logIn(.alice, refresh: .init("r1"))
@@ -312,7 +315,7 @@ import Testing
     @Test func `a stop waits for a refresh in flight, so that a rotated refresh token is not lost`() async throws {
         try await daemon.logIn(.alice, refresh: .init("r1"))
         try await get("bob", Answers())
-        async let stopped: Void = daemon.logout.shutDown()
+        async let stopped: Void = daemon.invalidationService.shutDown()
         requests[0].end(.success(.init("t1", refresh: "r2")))
         await stopped
         #expect(daemon.store.login(of: .alice)?.tokens.refresh == .init("r2"))
@@ -322,7 +325,7 @@ import Testing
         try await daemon.logIn(.alice, refresh: .init("r1"))
         let answers = Answers()
         try await get("bob", answers)
-        async let stopped: Void = daemon.logout.shutDown()
+        async let stopped: Void = daemon.invalidationService.shutDown()
         while daemon.world.time.timers == 0 { try await yieldTask() }
         daemon.world.time.advance(seconds: 5)
         await stopped

@@ -24,7 +24,7 @@ import Testing
         #expect(world.log.events == ["cancel https://origin.test/alice/bob/128", "close", "wipe"])
         #expect(cache.hit(ImageKey(profile: OpaqueID("eve"))) == nil)
         #expect(world.services.memory.statistics.images == 0)
-        #expect(cache.account.token == nil)
+        #expect(cache.credentials.token == nil)
         // Closing again does nothing.
         #expect(cache.close().cancelled == 0)
     }
@@ -69,7 +69,7 @@ import Testing
         throws
     {
         let disk = GatedPool()
-        let world = FakeWorld(disk: disk)
+        let world = FakeWorld(imagePool: disk)
         let cache = try world.cache()
         let answers = Answers()
         cache.get(Self.query, resolve: answers.record)
@@ -81,7 +81,7 @@ import Testing
         #expect(answers.outcomes == ["cancelled"])
         #expect(world.store.held(by: .alice) == [])
 
-        let second = FakeWorld(disk: disk)
+        let second = FakeWorld(imagePool: disk)
         let written = try second.cache()
         written.get(Self.query, resolve: answers.record)
         disk.runAll()
@@ -96,7 +96,7 @@ import Testing
 
     @Test func `I3: a disk lookup that ends after the logout serves nothing and fills no memory`() throws {
         let disk = GatedPool()
-        let world = FakeWorld(disk: disk, memory: 1 << 20)
+        let world = FakeWorld(imagePool: disk, memory: 1 << 20)
         let cache = try world.cache()
         try cache.put(Self.imageKey, SampleImage.png("old"), timeToLive: nil)
         world.services.memory.remove(cache.state.withLockedValue { Array($0.memory.entries.values) })
@@ -124,7 +124,7 @@ import Testing
     )
         async throws
     {
-        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool())
         let cache = try world.cache()
         let gate = Gate()
         cache.get(Self.query) { outcome in
@@ -133,10 +133,10 @@ import Testing
         }
         await world.fetcher.started(1)
         // On the pool, because delivery blocks at the gate.
-        world.services.disk.submit(for: 0) { world.fetcher.downloads[0].end(SampleImage.downloaded("one")) }
+        world.services.imagePool.submit(for: 0) { world.fetcher.downloads[0].end(SampleImage.downloaded("one")) }
         await gate.reached()
         let before = cache.state.withLockedValue { $0.deliveries }
-        async let ended: Result<Void, any Error> = world.services.lifecycle.attempt {
+        async let ended: Result<Void, any Error> = world.services.loginPool.attempt {
             if isPurge { _ = try cache.purge([OpaqueID("bob")]) } else { _ = cache.close() }
             world.log.record("ended")
         }
@@ -175,12 +175,12 @@ import Testing
     }
 
     @Test func `a purge of a profile answers its waiters before it removes entries from disk`() async throws {
-        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool())
         let cache = try world.cache()
         async let answer = cache.outcome(Self.query)
         await world.fetcher.started(1)
         let gate = world.store.hold(.remove)
-        async let purged: Result<Void, any Error> = world.services.lifecycle.attempt {
+        async let purged: Result<Void, any Error> = world.services.loginPool.attempt {
             _ = try cache.purge([Self.imageKey.profile])
         }
         defer { gate.open() }
@@ -191,11 +191,11 @@ import Testing
     }
 
     @Test func `F41: images that arrive while a purge removes entries are kept`() async throws {
-        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool())
         let cache = try world.cache()
         try cache.put(Self.imageKey, SampleImage.png("old"), timeToLive: nil)
         let gate = world.store.hold(.remove)
-        async let purged: Result<Void, any Error> = world.services.lifecycle.attempt {
+        async let purged: Result<Void, any Error> = world.services.loginPool.attempt {
             _ = try cache.purge([Self.imageKey.profile])
         }
         defer { gate.open() }

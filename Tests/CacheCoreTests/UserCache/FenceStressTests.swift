@@ -17,7 +17,7 @@ import Testing
     ) async throws {
         let ledger = Ledger()
         let threads = ThreadPool(threads: 3)
-        let world = FakeWorld(disk: threads, lifecycle: ThreadPool(threads: 2), memory: 16 << 10)
+        let world = FakeWorld(imagePool: threads, loginPool: ThreadPool(threads: 2), memory: 16 << 10)
         let daemon = Daemon(world)
         world.fetcher.answersOn = threads
         world.fetcher.answer = { request in
@@ -55,7 +55,7 @@ import Testing
             }
         }
         for step in [FakeStore.Step.commitPurge, .commitLogout] { world.store.fail(step, times: 0) }
-        for uid in [1000, 1001] as [UInt32] { _ = try await daemon.logout.logOutAll(uid: uid) }
+        for uid in [1000, 1001] as [UInt32] { _ = try await daemon.invalidationService.logOutAll(uid: uid) }
         #expect(ledger.violations == [])
         #expect(world.store.violations == [])
         // Entries of closed caches leave the tier after the receipt.
@@ -79,7 +79,7 @@ import Testing
             case 15..<35:
                 let cache = try await daemon.sessions.cache(owner)
                 let number = ledger.nextNumber()
-                let put = await daemon.world.services.disk.attempt {
+                let put = await daemon.world.services.imagePool.attempt {
                     try cache.put(imageKey, SampleImage.png("p\(number)"), timeToLive: 60)
                 }
                 if case .success = put { ledger.stored(number, owner, profile) }

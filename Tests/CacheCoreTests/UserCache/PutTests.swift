@@ -24,19 +24,19 @@ import Testing
     @Test func `I7: waiters, the PUT and a logout do not wait for the eviction after the PUT`()
         async throws
     {
-        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool())
         let cache = try world.cache()
         let answers = Answers()
         cache.get(ImageQuery(imageKey: Self.imageKey), resolve: answers.record)
         while world.fetcher.downloads.isEmpty { try await yieldTask() }
         let gate = world.store.hold(.makeRoom)
         defer { gate.open() }
-        try await world.services.lifecycle.attempt {
+        try await world.services.loginPool.attempt {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
         }.get()
         #expect(answers.outcomes == ["mine from put"])
         await gate.reached()
-        _ = await world.services.lifecycle.value(for: 1000) { cache.close() }
+        _ = await world.services.loginPool.value(for: 1000) { cache.close() }
         #expect(world.store.calls(.wipe) == 1)
     }
 
@@ -90,14 +90,14 @@ import Testing
     func `F56: a logout waits for a PUT that is being encrypted; the PUT is discarded`()
         async throws
     {
-        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool())
         let cache = try world.cache()
         let gate = world.store.hold(.appear)
-        async let put: Result<Void, any Error> = world.services.disk.attempt {
+        async let put: Result<Void, any Error> = world.services.imagePool.attempt {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
         }
         await gate.reached()
-        async let closed = world.services.lifecycle.value(for: 1000) { cache.close() }
+        async let closed = world.services.loginPool.value(for: 1000) { cache.close() }
         defer { gate.open() }
         while world.store.calls(.close) == 0 {
             try await yieldTask()
@@ -121,10 +121,10 @@ import Testing
     }
 
     @Test func `I3: a PUT during which its profile is purged is CANCELLED and stores nothing`() async throws {
-        let world = FakeWorld(disk: ThreadPool(), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(), loginPool: ThreadPool())
         let cache = try world.cache()
         let gate = world.store.hold(.appear)
-        async let put: Result<Void, any Error> = world.services.disk.attempt {
+        async let put: Result<Void, any Error> = world.services.imagePool.attempt {
             try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
         }
         await gate.reached()
@@ -145,14 +145,14 @@ import Testing
     }
 
     @Test func `after two concurrent PUTs, memory and disk hold the later one`() async throws {
-        let world = FakeWorld(disk: ThreadPool(threads: 3), lifecycle: ThreadPool())
+        let world = FakeWorld(imagePool: ThreadPool(threads: 3), loginPool: ThreadPool())
         let cache = try world.cache()
         let gate = world.store.hold(.appear)
-        async let first: Result<Void, any Error> = world.services.disk.attempt {
+        async let first: Result<Void, any Error> = world.services.imagePool.attempt {
             try cache.put(Self.imageKey, SampleImage.png("first"), timeToLive: nil)
         }
         await gate.reached(by: 1)
-        async let second: Result<Void, any Error> = world.services.disk.attempt {
+        async let second: Result<Void, any Error> = world.services.imagePool.attempt {
             try cache.put(Self.imageKey, SampleImage.png("second"), timeToLive: nil)
         }
         await gate.reached(by: 2)

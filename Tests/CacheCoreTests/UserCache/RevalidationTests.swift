@@ -206,7 +206,7 @@ import Testing
 
     @Test func `RFC 9111 section 4.2.3: a response ages while it waits to be checked`() throws {
         let pool = GatedPool()
-        let world = FakeWorld(disk: pool)
+        let world = FakeWorld(imagePool: pool)
         let cache = try world.cache()
         let answers = Answers()
         cache.get(Self.query, resolve: answers.record)
@@ -220,7 +220,7 @@ import Testing
 
     @Test func `an image from a named URL is revalidated there, even before it is written`() throws {
         let pool = GatedPool()
-        let world = FakeWorld(disk: pool, memory: 0)
+        let world = FakeWorld(imagePool: pool, memory: 0)
         let cache = try world.cache()
         let answers = Answers()
         let named = try cache.target(of: Self.imageKey, url: "https://other.test/x")

@@ -10,7 +10,7 @@ import Testing
     private let daemon: Daemon
 
     init() {
-        let budget = MemoryBudget(limits: { MemoryBudget.Limits(perUID: 100_000, total: 1 << 20) })
+        let budget = MemoryBudget(limits: { MemoryBudget.Limits(perAccount: 100_000, total: 1 << 20) })
         self.budget = budget
         daemon = Daemon(budget: budget)
     }
@@ -40,9 +40,9 @@ import Testing
         try await daemon.sessions.logIn(owner(0, uid: 1001), LoginRequest(session: OpaqueID("s")))
         // Existing logins remain, and a logout releases memory.
         #expect(daemon.sessions.openCache(owner(0)) != nil)
-        _ = try await daemon.logout.logOut(owner(0))
+        _ = try await daemon.invalidationService.logOut(owner(0))
         try await daemon.sessions.logIn(owner(1_000), LoginRequest(session: OpaqueID("s")))
-        _ = try await daemon.logout.logOutAll(uid: 1000)
+        _ = try await daemon.invalidationService.logOutAll(uid: 1000)
         #expect(budget.bytes(of: 1000) == 0)
     }
 
@@ -57,7 +57,7 @@ import Testing
         #expect((30...60).contains(held))
         #expect(budget.bytes(of: 1000) <= 100_000)
         for number in 1..<held {
-            try await daemon.logout.release(owner(0), session: session(number), connection: UInt64(number))
+            try await daemon.invalidationService.release(owner(0), session: session(number), connection: UInt64(number))
         }
         #expect(budget.bytes(of: 1000) < 10_000)
     }

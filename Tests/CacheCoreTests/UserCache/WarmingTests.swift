@@ -90,7 +90,7 @@ import Testing
     }
 
     @Test func `I8: queued downloads are charged to the budget; BUSY if it is used up`() async throws {
-        let daemon = Daemon(budget: MemoryBudget(limits: { .init(perUID: 8_000, total: 8_000) }))
+        let daemon = Daemon(budget: MemoryBudget(limits: { .init(perAccount: 8_000, total: 8_000) }))
         try await daemon.logIn(.alice)
         let cache = try await daemon.sessions.cache(.alice)
         let imageKeys = (0..<100).map { ImageKey(profile: OpaqueID("\($0)")) }

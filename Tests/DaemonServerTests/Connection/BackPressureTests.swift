@@ -145,7 +145,7 @@ import ThumbcacheProtocol
         let count = 6_000
         try await TestDaemon.run {
             $0.limits.stall = Self.long
-            $0.lifecycleThreads = 3
+            $0.loginThreads = 3
             $0.info = ServerInfo([
                 "count": { _, _ in
                     done.withLockedValue { $0 += 1 }

@@ -91,7 +91,7 @@ import ThumbcacheProtocol
         _ gets: Int
     ) async throws {
         try await TestDaemon.run {
-            $0.limits.queuePerUID = 8
+            $0.limits.queuePerAccount = 8
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
             try await client.pipeline((0..<gets).map { ["GET", "alice", "p\($0)"] })
@@ -106,7 +106,7 @@ import ThumbcacheProtocol
 
     @Test func `a pipeline of more GETs than the queue limit gets all replies`() async throws {
         try await TestDaemon.run {
-            $0.limits.queuePerUID = 8
+            $0.limits.queuePerAccount = 8
         } _: { daemon in
             daemon.fetcher.answer = { _ in SampleImage.downloaded("it", framing: TestDaemon.framing) }
             let client = try await daemon.connectWithAlice()

@@ -23,7 +23,7 @@ import ThumbcacheProtocol
         try await TestDaemon.run {
             $0.limits.connections = 4
             $0.limits.adminConnections = 1
-            $0.limits.connectionsPerUID = 2
+            $0.limits.connectionsPerAccount = 2
         } _: { daemon in
             let first = try await enter(daemon, as: peer(1000))
             let second = try await enter(daemon, as: peer(1000))
@@ -76,7 +76,7 @@ import ThumbcacheProtocol
         try await TestDaemon.run {
             $0.limits.connections = 3
             $0.limits.adminConnections = 1
-            $0.limits.queuePerUID = 2
+            $0.limits.queuePerAccount = 2
             $0.limits.farewell = 600_000
         } _: { daemon in
             let client = try await daemon.connectWithAlice()
@@ -117,7 +117,7 @@ import ThumbcacheProtocol
 
     @Test func `a refused client that has sent a request reads the refusal`() async throws {
         try await TestDaemon.run {
-            $0.limits.connectionsPerUID = 1
+            $0.limits.connectionsPerAccount = 1
         } _: { daemon in
             _ = try await enter(daemon, as: peer(1000))
             for _ in 0..<20 {
@@ -135,7 +135,7 @@ import ThumbcacheProtocol
         async throws
     {
         try await TestDaemon.run {
-            $0.limits.connectionsPerUID = 1
+            $0.limits.connectionsPerAccount = 1
         } _: { daemon in
             _ = try await enter(daemon, as: peer(1000))
             var clients: [TestClient] = []
@@ -159,7 +159,7 @@ import ThumbcacheProtocol
         async throws
     {
         try await TestDaemon.run {
-            $0.limits.queuePerUID = 2
+            $0.limits.queuePerAccount = 2
         } _: { daemon in
             let first = try await daemon.connectWithAlice()
             try await first.pipeline([["GET", "alice", "a"], ["GET", "alice", "b"], ["GET", "alice", "c"]])
@@ -181,7 +181,7 @@ import ThumbcacheProtocol
 
     @Test func `F19: a peer that closes frees its places in the queue`() async throws {
         try await TestDaemon.run {
-            $0.limits.queuePerUID = 1
+            $0.limits.queuePerAccount = 1
         } _: { daemon in
             let second = try await daemon.connectWithAlice()
             let first = try await daemon.connect()

@@ -21,7 +21,7 @@ import ThumbcacheProtocol
     ) async throws {
         try await TestDaemon.run(
             {
-                $0.budget = MemoryBudget.Limits(perUID: Self.budget, total: 8 * Self.budget)
+                $0.budget = MemoryBudget.Limits(perAccount: Self.budget, total: 8 * Self.budget)
                 $0.limits.request.payloadBytes = Self.budget
                 $0.limits.output = Self.budget
                 $0.limits.request.image = Self.large

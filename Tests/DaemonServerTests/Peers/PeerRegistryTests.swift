@@ -83,7 +83,7 @@ import ThumbcacheProtocol
 
     @Test func `F80: all uids of an account share its connection limit`() throws {
         let registry = PeerRegistry { $0 >= 100_000 ? 1000 : $0 }
-        let limits = ServerLimits(connections: 100, connectionsPerUID: 3)
+        let limits = ServerLimits(connections: 100, connectionsPerAccount: 3)
         let entered = try (0..<3).map { try enter(registry, as: peer(100_000 + $0), limits: limits) }
         let refusal = CommandError(
             .busy, "limits.connections-per-uid: account 1000 has 3 connections; close one, then retry")
@@ -99,7 +99,7 @@ import ThumbcacheProtocol
         throws
     {
         let registry = PeerRegistry()
-        let limits = ServerLimits(connections: 8, connectionsPerUID: 5, adminConnections: 1)
+        let limits = ServerLimits(connections: 8, connectionsPerAccount: 5, adminConnections: 1)
         let evicted = NIOLockedValueBox<[Int]>([])
         func fill(_ uid: UInt32, _ numbers: Range<Int>) throws -> [PeerRegistry.Registration] {
             try numbers.map { number in

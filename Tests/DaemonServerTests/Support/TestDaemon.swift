@@ -50,7 +50,7 @@ final class TestDaemon: Sendable {
         var info = ServerInfo([:])
         var metrics = ServerMetrics { [] }
         var registry = PeerRegistry()
-        var lifecycleThreads = 2
+        var loginThreads = 2
         var tasks: any TaskExecutor = globalConcurrentExecutor
         /// nil: the test sets the peer's rights.
         var admins: AccessRule?
@@ -88,10 +88,10 @@ final class TestDaemon: Sendable {
         let services = CacheServices(
             store: store, fetcher: fetcher, tokens: FakeTokenEndpoint(), memory: MemoryTier(capacity: setup.memory),
             budget: budget,
-            disk: disk,
+            imagePool: disk,
             writes: WriteBehind(writer: disk, time: time, yield: {}, limits: .init(tier: setup.memory)) { false },
-            lifecycle: ThreadPool(threads: setup.lifecycleThreads),
-            invalidations: ThreadPool(threads: setup.lifecycleThreads), tasks: setup.tasks, time: time,
+            loginPool: ThreadPool(threads: setup.loginThreads),
+            invalidationPool: ThreadPool(threads: setup.loginThreads), tasks: setup.tasks, time: time,
             framing: Self.framing,
             counters: CacheCounters(), events: EventHub(), yield: {}, settings: { settings })
         let log = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }

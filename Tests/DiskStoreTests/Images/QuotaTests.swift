@@ -340,6 +340,6 @@ private struct Costs {
 private func rendition(of source: Image, count: Int) -> Image {
     let made = testImage(0, count: count)
     var record = made.record
-    record.rendered = source.record.digest
+    record.sourceDigest = source.record.digest
     return Image(record: record, bytes: made.bytes)
 }

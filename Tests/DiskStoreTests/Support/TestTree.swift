@@ -158,7 +158,7 @@ func testImage(_ seed: UInt8, count: Int = 1000, url: String? = nil) -> Image {
 extension GenerationStore {
     @discardableResult
     func put(_ imageKey: ImageKey, _ image: Image) throws -> Bool {
-        defer { makeRoom(keeping: image.record.rendered == nil ? imageKey : nil) }
+        defer { makeRoom(keeping: image.record.sourceDigest == nil ? imageKey : nil) }
         return try write(imageKey, image, isCurrent: { true }, committed: {})
     }
 

@@ -14,7 +14,8 @@ extension EndToEnd {
         private static let normal: Series = [
             "up{job=\"thumbcached\"}": "1x100", "thumbcached_up": "1x100", "thumbcached_invalidations_pending": "0x100",
             rejected: "7x100", "thumbcached_store_failures_total": "7x100", "thumbcached_stores_skipped_total": "7x100",
-            "thumbcached_breakers_open{scope=\"host\"}": "0x100", "thumbcached_breakers_open{scope=\"uid\"}": "3x100",
+            "thumbcached_breakers_open{scope=\"host\"}": "0x100",
+            "thumbcached_breakers_open{scope=\"account\"}": "3x100",
             "\(downloads),outcome=\"image\"}": "0+80x100", "\(downloads),outcome=\"failed\"}": "0+5x100",
             "\(downloads),outcome=\"timed_out\"}": "0+5x100", "\(downloads),outcome=\"missing\"}": "0+10x100",
             "thumbcached_origin_refused_addresses_total{origin=\"contacts\"}": "7x100",

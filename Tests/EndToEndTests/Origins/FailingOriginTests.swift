@@ -68,7 +68,7 @@ extension EndToEnd {
                 let worked = try counters(daemon, "fine")
                 #expect(worked["requests"] == 200 && worked["downloads_failed"] == 0 && worked["retry_in_ms"] == 0)
                 #expect(worked["received_bytes", default: 0] > 0)
-                #expect(try daemon.info("breakers_open_uid") == "1" && daemon.info("breakers_open_host") == "0")
+                #expect(try daemon.info("breakers_open_account") == "1" && daemon.info("breakers_open_host") == "0")
                 #expect(try daemon.info("origins_downloads_failed") == "200")
                 #expect(try daemon.info("origins_responses_2xx") == "200")
             }

@@ -76,7 +76,7 @@ extension EndToEnd {
             }
         }
 
-        @Test func `opening and closing of a circuit breaker is logged with the origin and the uid`() throws {
+        @Test func `opening and closing of a circuit breaker is logged with the origin and the account`() throws {
             try withMachine { machine in
                 let works = Watched(false)
                 let origin = try GatedOrigin { _ in
@@ -92,8 +92,7 @@ extension EndToEnd {
                 #expect(try client.call("GET", "alice", "bob").code == "ORIGIN")
                 works.change { $0 = true }
                 try eventually("a request succeeds") { try client.call("GET", "alice", "bob").code == nil }
-                let uid = geteuid()
-                let closed = "message=\"circuit breaker closed\" origin=default scope=uid uid=\(uid)"
+                let closed = "message=\"circuit breaker closed\" origin=default scope=account account=\(geteuid())"
                 try eventually("the closing is logged") { daemon.log.contains(closed) }
                 let opened = "level=info message=\"circuit breaker opened\" origin=default retry_after_ms="
                 #expect(daemon.log.contains(opened))

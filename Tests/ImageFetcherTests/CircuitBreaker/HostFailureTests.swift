@@ -6,7 +6,7 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// Failing origins: the requests that reach them, and the effect on other origins and uids.
+/// Failing origins: the requests that reach them, and the effect on other origins and accounts.
 @Suite struct HostFailureTests {
     /// An origin whose breaker opens after that many failures, for hours, so that no test depends on its speed.
     private func origin(_ name: String = "test", failures: Int = 3, connections: Int = 32) -> Origin {
@@ -67,7 +67,7 @@ import Testing
             #expect([elsewhere.kind, otherwise.kind] == ["image", "image"])
 
             let figures = fetcher.statistics
-            #expect(figures[.rejected] == 20 && figures[.failedOrigin] == 23 && figures.uidsOpen == 1)
+            #expect(figures[.rejected] == 20 && figures[.failedOrigin] == 23 && figures.accountsOpen == 1)
             // The failures are counted for this origin only.
             #expect(figures.hostsOpen == 0 && figures.origins["test"]?.retryIn == 0)
             let own = try #require(figures.origins["test"])
@@ -163,7 +163,7 @@ import Testing
     @Test(arguments: [
         ("429 Too Many", ["Retry-After: 3600"]), ("503 Slow Down", ["Retry-After: 3600"]), ("500 Broken", []),
     ])
-    func `F68: failure responses to one uid do not affect other uids`(
+    func `F68: failure responses to one account do not affect other accounts`(
         status: String, headers: [String]
     ) async throws {
         try await withOrigin([
@@ -173,39 +173,39 @@ import Testing
             }
         ]) { server, fetcher in
             let origin = origin(failures: 1)
-            // An account may have many uids.
-            for uid in 1...20 as ClosedRange<UInt32> {
+            // Many accounts fail.
+            for account in 1...20 as ClosedRange<UInt32> {
                 for _ in 0..<3 {
-                    let rejected = await fetcher.outcome(server.url("/a"), of: origin, uid: uid, token: "bad")
+                    let rejected = await fetcher.outcome(server.url("/a"), of: origin, account: account, token: "bad")
                     #expect(rejected.kind == "origin", "\(rejected)")
                 }
             }
             #expect(server.requests.count == 20 && fetcher.statistics[.rejected] == 40)
             for _ in 0..<3 {
-                let other = await fetcher.outcome(server.url("/a"), of: origin, uid: 1_000, token: "good")
+                let other = await fetcher.outcome(server.url("/a"), of: origin, account: 1_000, token: "good")
                 #expect(other.kind == "image", "\(other)")
             }
-            #expect(fetcher.statistics.uidsOpen == 20 && fetcher.statistics.hostsOpen == 0)
+            #expect(fetcher.statistics.accountsOpen == 20 && fetcher.statistics.hostsOpen == 0)
         }
     }
 
-    @Test func `F68: timeouts of one uid do not keep other uids from the host`() async throws {
+    @Test func `F68: timeouts of one account do not keep other accounts from the host`() async throws {
         try await withOrigin(["/hang": { _, peer in peer.waitForEnd() }]) { server, fetcher in
             var origin = origin(failures: 1)
             (origin.timeout, origin.connectTimeout) = (1_000, 500)
-            var last = await fetcher.outcome(server.url("/hang"), of: origin, uid: 1)
+            var last = await fetcher.outcome(server.url("/hang"), of: origin, account: 1)
             // On a busy machine, a download may time out before it begins, which is not a failure of the host.
             for _ in 0..<60 where !last.isRejected {
-                last = await fetcher.outcome(server.url("/hang"), of: origin, uid: 1)
+                last = await fetcher.outcome(server.url("/hang"), of: origin, account: 1)
             }
             #expect(last.isRejected, "\(last)")
             origin.timeout = 600_000
-            let other = await fetcher.outcome(server.url("/a"), of: origin, uid: 2)
+            let other = await fetcher.outcome(server.url("/a"), of: origin, account: 2)
             #expect(other.kind == "image", "\(other)")
         }
     }
 
-    @Test func `F68: a connection failure suspends requests of all uids`() async throws {
+    @Test func `F68: a connection failure suspends requests of all accounts`() async throws {
         let closed = "http://127.0.0.1:\(try TestSocket.freePort())/a"
         let nginx = try Nginx(files: [:])
         let port = nginx.securePort
@@ -214,15 +214,15 @@ import Testing
             $0.resolverOverrides = { ["unsigned.example:\(port):127.0.0.1"] }
         } _: { fetcher in
             for url in [closed, "https://unsigned.example:\(port)/a"] {
-                for uid in 1...3 as ClosedRange<UInt32> {
-                    let tried = await fetcher.outcome(url, of: origin(), uid: uid)
+                for account in 1...3 as ClosedRange<UInt32> {
+                    let tried = await fetcher.outcome(url, of: origin(), account: account)
                     #expect(tried.kind == "origin" && !tried.isRejected, "\(tried)")
                 }
-                let suspended = await fetcher.outcome(url, of: origin(), uid: 4)
+                let suspended = await fetcher.outcome(url, of: origin(), account: 4)
                 #expect(suspended.isRejected, "\(suspended)")
             }
             let figures = fetcher.statistics
-            #expect(figures.hostsOpen == 2 && figures.uidsOpen == 0)
+            #expect(figures.hostsOpen == 2 && figures.accountsOpen == 0)
             let own = try #require(figures.origins["test"])
             #expect(own.retryIn > 0)
         }
@@ -239,7 +239,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `F37, F68: when a breaker opens, queued downloads of its uid fail at once, and others continue`()
+    func `F37, F68: when a breaker opens, queued downloads of its account fail at once, and others continue`()
         async throws
     {
         let release = Gate()
@@ -255,7 +255,7 @@ import Testing
             await withTaskGroup(of: DownloadOutcome.self) { group in
                 for number in 0..<30 {
                     group.addTask {
-                        await fetcher.outcome(server.url("/\(number)"), of: origin, uid: number < 20 ? 1_000 : 1)
+                        await fetcher.outcome(server.url("/\(number)"), of: origin, account: number < 20 ? 1_000 : 1)
                     }
                 }
                 while fetcher.statistics.queued < 30 { await Task.yield() }

@@ -7,8 +7,8 @@ import Testing
 @testable import HelperProtocol
 @testable import ImageFetcher
 
-/// The probe request of an open breaker. A shared breaker closes when the host can be reached, a uid's breaker when it
-/// answers.
+/// The probe request of an open breaker. A shared breaker closes when the host can be reached, an account's breaker
+/// when it answers.
 @Suite(.timeLimit(.minutes(5))) struct ProbeTests {
     /// An origin whose breaker opens after one failure, for a millisecond.
     private var brief: Origin {
@@ -48,16 +48,16 @@ import Testing
         }
     }
 
-    @Test func `a refusal states how long the breaker of the uid stays open, and sends nothing`() async throws {
+    @Test func `a refusal states how long the breaker of the account stays open, and sends nothing`() async throws {
         try await withOrigin(["/a": { _, peer in peer.answer([], status: "500 Broken") }]) { server, fetcher in
             var origin = Origin.test()
             origin.breaker = BreakerPolicy(failures: 1, backoff: 3_600_000, backoffMax: 3_600_000)
             let url = server.url("/a")
             #expect(fetcher.refusal(of: .download(.test(url, of: origin))) == nil)
-            _ = await fetcher.outcome(url, of: origin, uid: 1)
+            _ = await fetcher.outcome(url, of: origin, account: 1)
             let refusal = try #require(fetcher.refusal(of: .download(.test(url, of: origin))))
             #expect(refusal.failure.kind == .circuitOpen && (1...3_600_000).contains(refusal.retryIn ?? 0))
-            #expect(fetcher.refusal(of: .download(.test(url, of: origin, uid: 1_001))) == nil)
+            #expect(fetcher.refusal(of: .download(.test(url, of: origin, account: 1_001))) == nil)
             #expect(server.requests.count == 1)
         }
     }
@@ -78,12 +78,12 @@ import Testing
         }
     }
 
-    @Test func `F68: a slow probe that is cancelled does not keep other uids from the host`() async throws {
+    @Test func `F68: a slow probe that is cancelled does not keep other accounts from the host`() async throws {
         let port = try TestSocket.freePort()
         let url = "http://127.0.0.1:\(port)"
         let origin = brief.at(url + "/")
         try await withFetcher { fetcher in
-            let down = await fetcher.outcome(url + "/a", of: origin, uid: 3)
+            let down = await fetcher.outcome(url + "/a", of: origin, account: 3)
             #expect(down.kind == "origin" && !down.isRejected, "\(down)")
 
             let arrived = Gate()
@@ -95,10 +95,10 @@ import Testing
             defer { server.stop() }
             let slow = await startOnceAdmitted(fetcher, .test(url + "/slow", of: origin))
             await arrived.opened()
-            let meanwhile = await fetcher.outcome(url + "/a", of: origin, uid: 2)
+            let meanwhile = await fetcher.outcome(url + "/a", of: origin, account: 2)
             #expect(meanwhile.kind == "image", "\(meanwhile)")
             slow.cancel()
-            let after = await fetcher.outcome(url + "/a", of: origin, uid: 2)
+            let after = await fetcher.outcome(url + "/a", of: origin, account: 2)
             #expect(after.kind == "image", "\(after)")
         }
     }
@@ -139,7 +139,7 @@ import Testing
         Timeout(given: 4_499, isUnreachable: false, connectTimeout: 9_000, timeout: 5_000),
         Timeout(given: 4_999, isUnreachable: true, connectTimeout: 9_000, timeout: 5_000),
     ])
-    func `F68: a connect timeout that the client shortened does not affect other uids`(row: Timeout) {
+    func `F68: a connect timeout that the client shortened does not affect other accounts`(row: Timeout) {
         var origin = Origin.test(timeout: row.timeout)
         origin.connectTimeout = row.connectTimeout
         let finding = Transfer.finding(

@@ -381,7 +381,7 @@ import Testing
             let target = DownloadTarget(
                 url: world.central(), isNamedByClient: false, federatedDomain: "friends.example")
             let (fetcher, origin) = (world.fetcher, world.origin)
-            let download = Download(uid: 1, origin: world.origin, target: target, token: nil, framing: .bare)
+            let download = Download(account: 1, origin: world.origin, target: target, token: nil, framing: .bare)
             let first = try world.fetcher.start(download) { _ in Issue.record("a cancelled download reports an outcome")
             }
             await release.reached()
@@ -414,7 +414,7 @@ import Testing
         } _: { world in
             let target = DownloadTarget(
                 url: world.central(), isNamedByClient: false, federatedDomain: "silent.example")
-            let download = Download(uid: 1, origin: world.origin, target: target, token: nil, framing: .bare)
+            let download = Download(account: 1, origin: world.origin, target: target, token: nil, framing: .bare)
             func start() async throws -> any DownloadHandle {
                 let gate = Gate()
                 waiting.withLockedValue { $0 = gate }

@@ -90,24 +90,24 @@ import Testing
     func `F86: a response is cached for its time to live, within bounds`(count: Int, ttl seconds: Int, cached: Int64) {
         var cache = ServiceCache()
         let records = (0..<count).map { _ in record("a.example") }
-        cache.insert(records, of: "d.example", for: seconds, uid: 1, at: start)
+        cache.insert(records, of: "d.example", for: seconds, account: 1, at: start)
         #expect(cache.records(of: "d.example", at: start + .seconds(cached) - .nanoseconds(1)) == records)
         #expect(cache.records(of: "d.example", at: start + .seconds(cached)) == nil)
         #expect(cache.records(of: "e.example", at: start) == nil)
     }
 
-    @Test func `F86, I8: a full cache evicts responses of the uid with the most`() {
+    @Test func `F86, I8: a full cache evicts responses of the account with the most`() {
         var cache = ServiceCache()
-        for number in 0..<10 { cache.insert([], of: "mine\(number)", for: 300, uid: 1, at: start) }
-        for number in 0..<5_000 { cache.insert([], of: "other\(number)", for: 300, uid: 2, at: start) }
+        for number in 0..<10 { cache.insert([], of: "mine\(number)", for: 300, account: 1, at: start) }
+        for number in 0..<5_000 { cache.insert([], of: "other\(number)", for: 300, account: 2, at: start) }
         #expect(cache.count == ServiceCache.maximumEntries)
         for number in 0..<10 { #expect(cache.records(of: "mine\(number)", at: start) != nil) }
         // Replacing a cached response evicts nothing.
-        cache.insert([], of: "mine0", for: 600, uid: 1, at: start)
+        cache.insert([], of: "mine0", for: 600, account: 1, at: start)
         #expect(cache.records(of: "mine0", at: start + .seconds(599)) != nil)
         #expect(cache.count == ServiceCache.maximumEntries)
         // Expired responses are evicted first.
-        cache.insert([], of: "new", for: 300, uid: 1, at: start + .seconds(301))
+        cache.insert([], of: "new", for: 300, account: 1, at: start + .seconds(301))
         #expect(cache.count == 2)
     }
 

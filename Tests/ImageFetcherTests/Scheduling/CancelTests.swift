@@ -11,10 +11,10 @@ import Testing
 @Suite struct CancelTests {
     /// Starts a download whose outcome is recorded.
     private func start(
-        _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000,
+        _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), account: UInt32 = 1000,
         into outcomes: NIOLockedValueBox<[String]>
     ) throws -> any DownloadHandle {
-        try fetcher.start(.test(url, of: origin, uid: uid)) { outcome in
+        try fetcher.start(.test(url, of: origin, account: account)) { outcome in
             outcomes.withLockedValue { $0.append(outcome.kind) }
         }
     }

@@ -10,19 +10,21 @@ import Testing
 
 /// Limits and fairness of ``TransferQueue``, as seen by an origin.
 @Suite struct QueueingTests {
-    @Test func `F20: many downloads of one uid do not delay another uid's download`() async throws {
+    @Test func `F20: many downloads of one account do not delay another account's download`() async throws {
         let release = Gate()
         try await withOrigin(["/first": TestOrigin.held(at: release)]) { server, fetcher in
             // With one connection, the origin sees the order.
             let origin = Origin.test(connections: 1)
-            async let first = fetcher.fetch(server.url("/first"), of: origin, uid: 1)
+            async let first = fetcher.fetch(server.url("/first"), of: origin, account: 1)
             await release.reached()
             try await withThrowingTaskGroup(of: String.self) { group in
                 for number in 0..<30 {
-                    group.addTask { try await fetcher.fetch(server.url("/flood/\(number)"), of: origin, uid: 1).kind }
+                    group.addTask {
+                        try await fetcher.fetch(server.url("/flood/\(number)"), of: origin, account: 1).kind
+                    }
                 }
                 while fetcher.statistics.queued < 30 { await Task.yield() }
-                group.addTask { try await fetcher.fetch(server.url("/other"), of: origin, uid: 2).kind }
+                group.addTask { try await fetcher.fetch(server.url("/other"), of: origin, account: 2).kind }
                 while fetcher.statistics.queued < 31 { await Task.yield() }
                 release.open()
                 for try await kind in group { #expect(kind == "image") }
@@ -34,7 +36,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `F68: an origin that hangs for one uid serves images and tokens to another`() async throws {
+    func `F68: an origin that hangs for one account serves images and tokens to another`() async throws {
         let server = try TestOrigin(["/hang": { _, peer in peer.waitForEnd() }])
         let endpoint = try TokenServer {
             $0.form["refresh_token"] == "hang" ? [] : TokenServer.response(TokenTests.good)
@@ -49,12 +51,12 @@ import Testing
                 try fetcher.start(.test(server.url("/hang"), of: origin), onEnd: { _ in })
             }
             let refreshes = try (0..<30).map { _ in
-                try fetcher.refresh(.to(endpoint.url, uid: 1, refresh: "hang"), onEnd: { _ in })
+                try fetcher.refresh(.to(endpoint.url, account: 1, refresh: "hang"), onEnd: { _ in })
             }
             while server.requests.count < 7 || endpoint.requests.count < 7 { await Task.yield() }
-            let other = try await fetcher.fetch(server.url("/a"), of: origin, uid: 2)
+            let other = try await fetcher.fetch(server.url("/a"), of: origin, account: 2)
             #expect(other.kind == "image")
-            let token = try await fetcher.token(.to(endpoint.url, uid: 2))
+            let token = try await fetcher.token(.to(endpoint.url, account: 2))
             #expect(token.kind == "grant")
             #expect(server.requests.count == 8 && endpoint.requests.count == 8)
             for handle in handles + refreshes { handle.cancel() }
@@ -83,8 +85,8 @@ import Testing
         try await withOrigin(["/a": script]) { server, fetcher in
             let origin = Origin.test(connections: 4)
             try await withThrowingTaskGroup(of: String.self) { group in
-                for uid: UInt32 in 0..<60 {
-                    group.addTask { try await fetcher.fetch(server.url("/a"), of: origin, uid: uid % 3).kind }
+                for account: UInt32 in 0..<60 {
+                    group.addTask { try await fetcher.fetch(server.url("/a"), of: origin, account: account % 3).kind }
                 }
                 for try await kind in group { #expect(kind == "image") }
             }
@@ -93,21 +95,21 @@ import Testing
         }
     }
 
-    @Test func `I8, F20: a uid whose queue is full is BUSY, and other uids are not`() async throws {
+    @Test func `I8, F20: an account whose queue is full is BUSY, and other accounts are not`() async throws {
         let release = Gate()
         let server = try TestOrigin(["/slow": TestOrigin.held(at: release)])
         defer { server.stop() }
         try await withFetcher {
-            $0.downloadsPerUID = 1
-            $0.queuePerUID = 1
+            $0.downloadsPerAccount = 1
+            $0.queuePerAccount = 1
         } _: { fetcher in
-            async let running = fetcher.fetch(server.url("/slow"), uid: 1)
+            async let running = fetcher.fetch(server.url("/slow"), account: 1)
             await release.reached()
-            async let waiting = fetcher.fetch(server.url("/a"), uid: 1)
+            async let waiting = fetcher.fetch(server.url("/a"), account: 1)
             while fetcher.statistics.queued < 1 { await Task.yield() }
             let busy = FetchFailure.busy("limits.queue-per-uid: 1 downloads of this account are queued; retry later")
-            await #expect(throws: busy) { try await fetcher.fetch(server.url("/b"), uid: 1) }
-            let other = try await fetcher.fetch(server.url("/c"), uid: 2)
+            await #expect(throws: busy) { try await fetcher.fetch(server.url("/b"), account: 1) }
+            let other = try await fetcher.fetch(server.url("/c"), account: 2)
             #expect(other.kind == "image")
             release.open()
             let kinds = try await [running.kind, waiting.kind]
@@ -131,7 +133,7 @@ import Testing
         }
     }
 
-    @Test func `F37: an origin that hangs does not delay other origins, even for the same uid`() async throws {
+    @Test func `F37: an origin that hangs does not delay other origins, even for the same account`() async throws {
         let hanging = try TestOrigin(["/a": { _, peer in peer.waitForEnd() }])
         let quick = try TestOrigin()
         defer {
@@ -141,7 +143,7 @@ import Testing
         try await withFetcher { fetcher in
             let slow = Origin.test("slow", connections: 2)
             for _ in 0..<10 { _ = try fetcher.start(.test(hanging.url("/a"), of: slow), onEnd: { _ in }) }
-            let outcome = try await fetcher.fetch(quick.url("/a"), of: .test("quick"), uid: 1)
+            let outcome = try await fetcher.fetch(quick.url("/a"), of: .test("quick"), account: 1)
             #expect(outcome.kind == "image")
         }
     }

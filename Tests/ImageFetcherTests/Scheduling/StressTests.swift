@@ -27,8 +27,8 @@ import Testing
         let perTask = 150
         try await withFetcher {
             $0.downloads = 24
-            $0.downloadsPerUID = 10
-            $0.queuePerUID = 100
+            $0.downloadsPerAccount = 10
+            $0.queuePerAccount = 100
         } _: { fetcher in
             await withTaskGroup(of: Void.self) { group in
                 for task in 0..<8 {
@@ -42,7 +42,7 @@ import Testing
                             ).at(server.url("/"))
                             // Some downloads run while the fetcher shuts down.
                             origin.breaker = BreakerPolicy(failures: 50, backoff: 20, backoffMax: 20)
-                            let download = Download.test(server.url(path), of: origin, uid: UInt32(task % 4))
+                            let download = Download.test(server.url(path), of: origin, account: UInt32(task % 4))
                             do {
                                 let handle = try fetcher.start(download) { outcome in
                                     if case .image(let image) = outcome { #expect(image.bytes.count == body.count) }

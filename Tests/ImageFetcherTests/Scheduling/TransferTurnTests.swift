@@ -10,13 +10,13 @@ import Testing
 /// Fair division of the transfer loop's time.
 @Suite(.timeLimit(.minutes(5))) struct TransferTurnTests {
     private func start(
-        _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), uid: UInt32,
+        _ fetcher: CurlImageFetcher, _ url: String, of origin: Origin = .test(), account: UInt32,
         onEnd: @escaping @Sendable (DownloadOutcome) -> Void = { _ in }
     ) throws -> any DownloadHandle {
-        try fetcher.start(.test(url, of: origin, uid: uid), onEnd: onEnd)
+        try fetcher.start(.test(url, of: origin, account: account), onEnd: onEnd)
     }
 
-    @Test func `I8: one download of a uid does not wait for many earlier ones of another uid`() async throws {
+    @Test func `I8: one download of an account does not wait for many earlier ones of another account`() async throws {
         let server = try TestOrigin()
         defer { server.stop() }
         let gate = Gate()
@@ -25,19 +25,19 @@ import Testing
         } _: { fetcher in
             let order = NIOLockedValueBox<[UInt32]>([])
             let all = Gate()
-            let ended: @Sendable (UInt32) -> Void = { uid in
+            let ended: @Sendable (UInt32) -> Void = { account in
                 if order.withLockedValue({
-                    $0.append(uid); return $0.count
+                    $0.append(account); return $0.count
                 }) == 32 {
                     all.open()
                 }
             }
             // No limit applies, so all begin at once and share only the loop's time.
             for number in 0..<31 {
-                _ = try start(fetcher, server.url("/\(number)"), uid: 1) { _ in ended(1) }
+                _ = try start(fetcher, server.url("/\(number)"), account: 1) { _ in ended(1) }
                 if number == 0 { await gate.reached() }
             }
-            _ = try start(fetcher, server.url("/one"), uid: 2) { _ in ended(2) }
+            _ = try start(fetcher, server.url("/one"), account: 2) { _ in ended(2) }
             gate.open()
             await all.opened()
             let paths = server.requests.map(\.path)
@@ -61,10 +61,10 @@ import Testing
         defer { server.stop() }
         try await withFetcher { fetcher in
             let url = "https://127.0.0.1:\(server.port)"
-            let ahead = try start(fetcher, "\(url)/a", uid: 1)
+            let ahead = try start(fetcher, "\(url)/a", account: 1)
             await first.opened()
             // Waits because it may share the first connection.
-            let behind = try start(fetcher, "\(url)/b", uid: 2)
+            let behind = try start(fetcher, "\(url)/b", account: 2)
             // libcurl has a timer within 200 ms of the start of a connection and would then notice the cancellation by
             // itself. This pause is longer; the next timer is that of the connection, ten minutes later.
             let loop = try #require(fetcher.loop)

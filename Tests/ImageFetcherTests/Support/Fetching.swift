@@ -94,10 +94,10 @@ extension Origin {
 }
 
 extension Download {
-    static func test(_ url: String, of origin: Origin = .test(), uid: UInt32 = 1) -> Download {
+    static func test(_ url: String, of origin: Origin = .test(), account: UInt32 = 1) -> Download {
         Download(
-            uid: uid, origin: origin.at(url), target: DownloadTarget(url: url, isNamedByClient: false), token: nil,
-            framing: .bare)
+            account: account, origin: origin.at(url), target: DownloadTarget(url: url, isNamedByClient: false),
+            token: nil, framing: .bare)
     }
 }
 
@@ -122,24 +122,26 @@ extension CurlImageFetcher {
 
     /// Downloads a URL and waits for the outcome. A second outcome traps, because it resumes a continuation twice.
     func fetch(
-        _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
+        _ url: String, of origin: Origin = .test(), account: UInt32 = 1000, isNamedByClient: Bool = false,
         token: Secret? = nil, condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
     ) async throws -> DownloadOutcome {
         try await fetch(
-            DownloadTarget(url: url, isNamedByClient: isNamedByClient), of: origin.at(url), uid: uid, token: token,
+            DownloadTarget(url: url, isNamedByClient: isNamedByClient), of: origin.at(url), account: account,
+            token: token,
             condition: condition, framing: framing)
     }
 
     /// Downloads a target and waits for the outcome.
     func fetch(
-        _ target: DownloadTarget, of origin: Origin, uid: UInt32 = 1000, token: Secret? = nil,
+        _ target: DownloadTarget, of origin: Origin, account: UInt32 = 1000, token: Secret? = nil,
         condition: DownloadCondition? = nil, framing: ReplyFraming = .bare
     ) async throws -> DownloadOutcome {
         try await withCheckedThrowingContinuation { continuation in
             do {
                 _ = try start(
                     Download(
-                        uid: uid, origin: origin, target: target, token: token, condition: condition, framing: framing)
+                        account: account, origin: origin, target: target, token: token, condition: condition,
+                        framing: framing)
                 ) { continuation.resume(returning: $0) }
             } catch {
                 continuation.resume(throwing: error)
@@ -151,12 +153,13 @@ extension CurlImageFetcher {
 extension CurlImageFetcher {
     /// The outcome of a download; a download that is not accepted counts as failed.
     func outcome(
-        _ url: String, of origin: Origin = .test(), uid: UInt32 = 1000, isNamedByClient: Bool = false,
+        _ url: String, of origin: Origin = .test(), account: UInt32 = 1000, isNamedByClient: Bool = false,
         token: String? = nil
     ) async -> DownloadOutcome {
         do {
             return try await fetch(
-                url, of: origin, uid: uid, isNamedByClient: isNamedByClient, token: token.map { Secret($0.utf8) })
+                url, of: origin, account: account, isNamedByClient: isNamedByClient,
+                token: token.map { Secret($0.utf8) })
         } catch let failure as FetchFailure {
             return .failed(failure)
         } catch {

@@ -6,13 +6,14 @@ import Testing
 
 extension TokenRequest {
     static func to(
-        _ url: String, uid: UInt32 = 1000, origin name: String = "test", refresh: String = "r1", secret: String? = nil,
+        _ url: String, account: UInt32 = 1000, origin name: String = "test", refresh: String = "r1",
+        secret: String? = nil,
         private allowPrivateAddresses: Bool = true, timeout: Int64 = 600_000, caFile: String = ""
     ) -> TokenRequest {
         var origin = Origin.test(name, private: allowPrivateAddresses, timeout: timeout)
         origin.caFile = caFile
         let endpoint = TokenEndpoint(url: url, clientID: "the client", clientSecret: secret.map { Secret($0.utf8) })
-        return TokenRequest(uid: uid, origin: origin, endpoint: endpoint, refreshToken: Secret(refresh.utf8))
+        return TokenRequest(account: account, origin: origin, endpoint: endpoint, refreshToken: Secret(refresh.utf8))
     }
 }
 

@@ -68,7 +68,7 @@ import Testing
             ("403 No", [], 1_000, 3),
             ("200 OK", [], 1, 3),
         ] as [(String, [String], Int, Int)])
-    func `F37, F68: failures, rejections and Retry-After of an endpoint suspend requests of that uid only`(
+    func `F37, F68: failures, rejections and Retry-After of an endpoint suspend requests of that account only`(
         status: String, headers: [String], failures: Int, requests: Int
     ) async throws {
         let server = try TokenServer { _ in TokenServer.response("{}", status: status, headers: headers) }
@@ -76,27 +76,27 @@ import Testing
         try await withFetcher {
             $0.draw = { $0.upperBound }
         } _: { fetcher in
-            func request(as name: String, uid: UInt32 = 1) async throws -> Result<TokenGrant, FetchFailure> {
+            func request(as name: String, account: UInt32 = 1) async throws -> Result<TokenGrant, FetchFailure> {
                 var origin = Origin.test(name)
                 (origin.breaker.failures, origin.breaker.backoff) = (failures, 600_000)
                 (origin.breaker.backoffMax, origin.breaker.retryAfterMax) = (600_000, 600_000)
                 let endpoint = TokenEndpoint(url: server.url, clientID: "c")
                 return try await fetcher.token(
-                    TokenRequest(uid: uid, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8)))
+                    TokenRequest(account: account, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8)))
             }
             for number in 1...3 {
                 let outcome = try await request(as: "one")
                 #expect((outcome.kind == "circuitOpen") == (number > requests), "\(outcome)")
             }
             #expect(server.requests.count == requests)
-            #expect(try await request(as: "one", uid: 2).kind != "circuitOpen")
+            #expect(try await request(as: "one", account: 2).kind != "circuitOpen")
             // Failures with one origin's settings do not affect another origin.
             #expect(try await request(as: "other").kind != "circuitOpen")
         }
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `F37, F68: when a breaker opens, queued token requests of its uid fail at once, and others continue`()
+    func `F37, F68: when a breaker opens, queued token requests of its account fail at once, and others continue`()
         async throws
     {
         let open = Gate()
@@ -107,13 +107,13 @@ import Testing
         }
         defer { server.stop() }
         try await withFetcher { fetcher in
-            @Sendable func request(_ refresh: String, uid: UInt32) async throws -> String {
-                let outcome = try await fetcher.token(.to(server.url, uid: uid, refresh: refresh))
+            @Sendable func request(_ refresh: String, account: UInt32) async throws -> String {
+                let outcome = try await fetcher.token(.to(server.url, account: account, refresh: refresh))
                 return outcome.kind == "circuitOpen" ? "rejected" : outcome.kind
             }
             try await withThrowingTaskGroup(of: String.self) { group in
-                for _ in 0..<500 { group.addTask { try await request("bad", uid: 1) } }
-                for _ in 0..<20 { group.addTask { try await request("good", uid: 2) } }
+                for _ in 0..<500 { group.addTask { try await request("bad", account: 1) } }
+                for _ in 0..<20 { group.addTask { try await request("good", account: 2) } }
                 while server.requests.isEmpty { await Task.yield() }
                 open.open()
                 var kinds: [String: Int] = [:]
@@ -127,7 +127,8 @@ import Testing
         }
     }
 
-    @Test func `I8: token requests of one uid do not delay those of another, and their number is limited`() async throws
+    @Test func `I8: token requests of one account do not delay those of another, and their number is limited`()
+        async throws
     {
         let open = Gate()
         let server = try TokenServer { _ in
@@ -136,23 +137,23 @@ import Testing
         }
         defer { server.stop() }
         try await withFetcher {
-            ($0.downloadsPerUID, $0.queuePerUID) = (1, 99)
+            ($0.downloadsPerAccount, $0.queuePerAccount) = (1, 99)
         } _: { fetcher in
             let order = NIOLockedValueBox<[UInt32]>([])
             let all = Gate()
-            @Sendable func ended(_ uid: UInt32) {
+            @Sendable func ended(_ account: UInt32) {
                 let count = order.withLockedValue { order in
-                    order.append(uid)
+                    order.append(account)
                     return order.count
                 }
                 if count == 101 { all.open() }
             }
-            for _ in 0..<100 { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in ended(1) } }
+            for _ in 0..<100 { _ = try fetcher.refresh(.to(server.url, account: 1)) { _ in ended(1) } }
             let busy = FetchFailure.busy(
                 "limits.downloads-per-uid + limits.queue-per-uid: 100 token requests of this account are queued or "
                     + "active; retry later")
-            #expect(throws: busy) { _ = try fetcher.refresh(.to(server.url, uid: 1)) { _ in } }
-            _ = try fetcher.refresh(.to(server.url, uid: 2)) { _ in ended(2) }
+            #expect(throws: busy) { _ = try fetcher.refresh(.to(server.url, account: 1)) { _ in } }
+            _ = try fetcher.refresh(.to(server.url, account: 2)) { _ in ended(2) }
             open.open()
             await all.opened()
             // After the requests in flight and those that began while they ended, but long before its place in the

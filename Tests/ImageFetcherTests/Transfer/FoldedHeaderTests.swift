@@ -111,7 +111,8 @@ import Testing
         try await withFetcher { fetcher in
             for _ in 0..<100 {
                 let endpoint = TokenEndpoint(url: server.url, clientID: "c")
-                let request = TokenRequest(uid: 1, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8))
+                let request = TokenRequest(
+                    account: 1, origin: origin, endpoint: endpoint, refreshToken: Secret("r".utf8))
                 let bad = try await fetcher.token(request)
                 let good = try await fetcher.token(request)
                 #expect([bad.kind, good.kind] == ["origin", "grant"])

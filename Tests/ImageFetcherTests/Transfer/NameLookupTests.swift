@@ -14,18 +14,18 @@ import Testing
 
     private let clock = Clock()
 
-    private func lookups(all: Int = 1_000, perUID: Int = 1_000) -> NameLookups {
-        NameLookups(limits: .init(all: all, perUID: perUID)) { [clock] in clock.now }
+    private func lookups(all: Int = 1_000, perAccount: Int = 1_000) -> NameLookups {
+        NameLookups(limits: .init(all: all, perAccount: perAccount)) { [clock] in clock.now }
     }
 
     private func lookup(
-        _ all: NameLookups, uid: UInt32 = 1, of origin: String = "a", maximum: Int = 1_000
+        _ all: NameLookups, account: UInt32 = 1, of origin: String = "a", maximum: Int = 1_000
     ) -> NameLookup {
-        NameLookup(of: .init(uid: uid, origin: origin, maximum: maximum), among: all)
+        NameLookup(of: .init(account: account, origin: origin, maximum: maximum), among: all)
     }
 
     @Test func `I8: an abandoned lookup counts for the longest time of a resolver`() {
-        let all = lookups(perUID: 2)
+        let all = lookups(perAccount: 2)
         for _ in 0..<2 { #expect(lookup(all).begin()) }
         #expect(all.count == 2)
         let third = lookup(all)
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func `I8: a completed lookup no longer counts`() {
-        let all = lookups(perUID: 1)
+        let all = lookups(perAccount: 1)
         for _ in 0..<100 {
             let one = lookup(all)
             #expect(one.begin())
@@ -47,16 +47,16 @@ import Testing
         #expect(all.count == 0)
     }
 
-    @Test func `F68, I8: lookups are limited per uid and per origin`() {
-        let all = lookups(all: 16, perUID: 6)
-        for _ in 0..<100 { _ = lookup(all, uid: 1, of: "a").begin() }
+    @Test func `F68, I8: lookups are limited per account and per origin`() {
+        let all = lookups(all: 16, perAccount: 6)
+        for _ in 0..<100 { _ = lookup(all, account: 1, of: "a").begin() }
         #expect(all.count == 6)
         // A name server that never responds to lookups for an origin's redirects.
-        for uid in 2..<100 as Range<UInt32> { _ = lookup(all, uid: uid, of: "b", maximum: 8).begin() }
+        for account in 2..<100 as Range<UInt32> { _ = lookup(all, account: account, of: "b", maximum: 8).begin() }
         #expect(all.count == 14)
-        // The last eighth is reserved for uids without a lookup.
-        #expect(!lookup(all, uid: 2, of: "c").begin())
-        #expect(lookup(all, uid: 200, of: "c").begin())
+        // The last eighth is reserved for accounts without a lookup.
+        #expect(!lookup(all, account: 2, of: "c").begin())
+        #expect(lookup(all, account: 200, of: "c").begin())
     }
 
     @Test func `F68: lookups beyond the limit are BUSY and do not open the breaker`() async throws {
@@ -70,7 +70,7 @@ import Testing
                 #expect(outcome.kind == "busy", "\(outcome)")
             }
             check(try await fetcher.token("http://nobody.invalid/token"), "busy")
-            #expect(fetcher.statistics.hostsOpen == 0 && fetcher.statistics.uidsOpen == 0)
+            #expect(fetcher.statistics.hostsOpen == 0 && fetcher.statistics.accountsOpen == 0)
             // A literal address needs no lookup.
             let server = try TestOrigin()
             defer { server.stop() }

@@ -217,11 +217,11 @@ import ThumbcacheProtocol
         expected.origins["work"]?.tokenEndpoint = TokenEndpoint(url: "https://id.example.org/token", clientID: "c")
         expected.limits = .init(
             server: ServerLimits(
-                connections: 100, connectionsPerUID: 10, adminConnections: 2,
+                connections: 100, connectionsPerAccount: 10, adminConnections: 2,
                 request: RequestLimits(arguments: 32, payloadBytes: 2 << 20, id: 64, image: 1 << 20, token: 1024),
-                output: 3 << 20, stall: 5_000, queuePerUID: 0, subscriptions: 7),
-            memory: .init(perUID: 4 << 20, total: 16 << 20), dimension: 100, pixels: 5_000, renditionsPerProfile: 2,
-            usersPerUID: 3, sessionsPerUser: 4, downloads: 6, downloadsPerUID: 6, negativeEntries: 0)
+                output: 3 << 20, stall: 5_000, queuePerAccount: 0, subscriptions: 7),
+            memory: .init(perAccount: 4 << 20, total: 16 << 20), dimension: 100, pixels: 5_000, renditionsPerProfile: 2,
+            usersPerUID: 3, sessionsPerUser: 4, downloads: 6, downloadsPerAccount: 6, negativeEntries: 0)
         expected.access.admins = AccessRule(uids: [1000, 12], gids: [10, 34])
         // Unknown observers are ignored.
         expected.access.observers = .init(
@@ -271,9 +271,9 @@ import ThumbcacheProtocol
         let small = try Fixture.decode("storage.quota = \"4MiB\"\nlimits = { connections = 1, downloads = 8 }")
         #expect(small.storage.userQuota == 4 << 20)
         #expect(small.limits.server.request.image == 4 << 20)
-        #expect(small.limits.server.connectionsPerUID == 1)
+        #expect(small.limits.server.connectionsPerAccount == 1)
         #expect(small.limits.server.adminConnections == 0)
-        #expect(small.limits.downloadsPerUID == 8)
+        #expect(small.limits.downloadsPerAccount == 8)
 
         let narrow = try Fixture.decode("limits.input = \"4KiB\"")
         #expect(narrow.limits.server.request.image == 4 << 10)

@@ -13,7 +13,7 @@ import Testing
     private static var statistics: FetcherStatistics {
         var figures = FetcherStatistics()
         figures.hostsOpen = 1
-        figures.uidsOpen = 3
+        figures.accountsOpen = 3
         figures.origins["work"] = .init()
         figures.origins["work"]?.counts[.requests] = 5
         figures.origins["work"]?.counts[.timedOut] = 3
@@ -65,7 +65,7 @@ import Testing
     @Test func `an admin sees sums over all origins, and the counters of each configured one`() throws {
         let lines = Self.info("fetch", isAdmin: true)
         for line in [
-            "origins:2", "breakers_open_host:1", "breakers_open_uid:3", "origins_requests:7",
+            "origins:2", "breakers_open_host:1", "breakers_open_account:3", "origins_requests:7",
             "origins_responses_304:2", "origins_downloads_timed_out:3", "token_refreshes_succeeded:0",
         ] {
             #expect(lines.contains(line), "\(line)")

@@ -31,7 +31,7 @@ import Testing
         #expect(budget.directories >= 16)
         if budget.directories > 16 { #expect(budget.connections == configuration.limits.server.connections) }
         let applied = budget.applied(to: configuration).limits.server
-        #expect(applied.connectionsPerUID <= applied.connections)
+        #expect(applied.connectionsPerAccount <= applied.connections)
         #expect(applied.adminConnections == configuration.limits.server.adminConnections)
     }
 

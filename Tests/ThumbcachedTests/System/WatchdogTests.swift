@@ -112,9 +112,9 @@ import Testing
             log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         try fetcher.start()
         let checks = Watchdog.checks(loops: group, tasks: tasks, fetcher: fetcher, pools: [("images", pool)])
-        let vital = ["event loop 0", "event loop 1", "logins and logouts", "downloads"]
+        let vital = ["event loop 0", "event loop 1", "tasks", "downloads"]
         #expect(checks.filter(\.isVital).map(\.name) == vital)
-        #expect(checks.filter { !$0.isVital }.map(\.name) == ["disk of images"])
+        #expect(checks.filter { !$0.isVital }.map(\.name) == ["images"])
         for check in checks { await withCheckedContinuation { sign in check.start { sign.resume() } } }
 
         // No check completes while its part is blocked.

@@ -26,7 +26,7 @@ import Testing
             thumbcached_downloads_total \(10 * factor)
             thumbcached_download_failures_total 0
             thumbcached_breakers_open{scope="host"} 0
-            thumbcached_breakers_open{scope="uid"} 0
+            thumbcached_breakers_open{scope="account"} 0
             thumbcached_stored_images 12345
             thumbcached_stored_bytes 1073741824
             thumbcached_logouts_total \(factor)
@@ -65,8 +65,8 @@ import Testing
                 "memory      33 MiB resident   tier 14 KiB of 64 MiB   500 B buffered for clients",
                 "disk        12k images   1 GiB   -/s evicted",
                 "clients     3 connected   -/s accepted   -/s refused",
-                "caches      2 open   0 logouts owed   1/s done",
-                "breakers    0 hosts open   0 uids open",
+                "caches      2 open   0 pending logouts   1/s done",
+                "breakers    0 hosts open   0 accounts open",
             ])
     }
 

@@ -97,7 +97,7 @@ extension StatusPage {
                 [
                     count("in flight", "downloads_in_flight"), count("queued", "downloads_queued"),
                     bad("open breakers of hosts", "breakers_open", ["scope": "host"]),
-                    bad("open breakers of uids", "breakers_open", ["scope": "uid"]),
+                    bad("open breakers of accounts", "breakers_open", ["scope": "account"]),
                     count("not modified", "not_modified_total"), count("stale served", "stale_served_total"),
                     count("tokens refreshed", "token_refreshes_total", ["outcome": "succeeded"]),
                     bad("refreshes failed", "token_refreshes_total", ["outcome": "failed"]),

@@ -20,7 +20,7 @@ def stuck_loop(machine):
     limit = int(property_of(UNIT, "WatchdogUSec").removesuffix("s").replace("min", "") or 0)
     check(limit > 0, f"{UNIT} has no watchdog timeout")
     cursor = machine.daemon.now()
-    holder = subprocess.Popen(["/usr/bin/python3", "-B", HOLD, str(thread_of(pid, "sockets"))], stdout=subprocess.PIPE)
+    holder = subprocess.Popen(["/usr/bin/python3", "-B", HOLD, str(thread_of(pid, "event loop"))], stdout=subprocess.PIPE)
     try:
         check(holder.stdout.readline() == b"held\n", "the thread could not be stopped")
         machine.daemon.wait_for_another_than(pid)
