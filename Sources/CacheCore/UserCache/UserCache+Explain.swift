@@ -123,7 +123,7 @@ extension UserCache {
         (explanation.action, explanation.failure) = (source.action, source.failure)
         (explanation.retryIn, explanation.waiting) = (source.retryIn, source.waiting)
         guard source.action == .serve || source.action == .refresh, let held = source.held else { return }
-        if let rendition, rendition.rendered == held.digest {
+        if let rendition, rendition.sourceDigest == held.digest {
             explanation.held = Explanation.Held(
                 place: .disk, host: held.host, age: held.age, timeToLive: held.timeToLive, isFresh: held.isFresh,
                 digest: rendition.digest)
