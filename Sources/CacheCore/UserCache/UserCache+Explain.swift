@@ -81,9 +81,10 @@ extension UserCache {
         if held?.image.record.rendered != nil { outlook.source = route.source }
         let inFlight = outlook.target.flatMap { current.flights[imageKey]?.flights[FlightID.Work($0)] }
         outlook.explanation.waiting = inFlight?.waiters.count
-        outlook.explanation.upstreams = outlook.target.map { target in
-            [DownloadTarget](target).map { Explanation.Upstream($0, of: imageKey, current.negativeCache, at: now) }
-        } ?? []
+        outlook.explanation.upstreams =
+            outlook.target.map { target in
+                [DownloadTarget](target).map { Explanation.Upstream($0, of: imageKey, current.negativeCache, at: now) }
+            } ?? []
 
         let isRequested = inFlight != nil || effects.contains { if case .download = $0 { true } else { false } }
         switch effects.outcome(of: waiter.id) {
