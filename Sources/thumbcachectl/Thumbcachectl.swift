@@ -31,7 +31,8 @@ struct Thumbcachectl: ParsableCommand {
         version: "thumbcachectl \(Version.current)",
         subcommands: [
             Login.self, Logout.self, Get.self, Show.self, Put.self, Warm.self, Purge.self, Stat.self,
-            Explain.self, Users.self, Top.self, Watch.self, Info.self, Metrics.self, Ping.self, Doctor.self, Verify.self,
+            Explain.self, Users.self, Top.self, Watch.self, Info.self, Metrics.self, Ping.self, Doctor.self,
+            Verify.self,
             Fleet.self,
         ])
 

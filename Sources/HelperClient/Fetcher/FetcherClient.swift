@@ -103,17 +103,20 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     private static var maximumCheck: Int64 { 2_000 }
 
     package func refusal(of download: Download) async -> FetchRefusal? {
-        await withCheckedContinuation { continuation in
+        var timeout: Scheduled<Void>?
+        let refusal = await withCheckedContinuation { continuation in
             do throws(FetchFailure) {
                 let pending = PendingRequest.check(account: download.account) { continuation.resume(returning: $0) }
                 let id = try send(pending, of: download.origin) { .check($0, download) }.id
-                loop.scheduleTask(in: .milliseconds(Self.maximumCheck)) {
+                timeout = loop.scheduleTask(in: .milliseconds(Self.maximumCheck)) {
                     self.state.withLockedValue { $0.remove(id) }?.fail(.origin("the fetcher process does not respond"))
                 }
             } catch {
                 continuation.resume(returning: FetchRefusal(error))
             }
         }
+        timeout?.cancel()
+        return refusal
     }
 
     package var isBusy: Bool { state.withLockedValue { $0.downloads > 0 } }

@@ -83,8 +83,8 @@ struct ExplanationText {
         let state =
             switch upstream.state {
             case .ready?: isNext ? "is asked next" : "is asked if those before it have no image"
-            case .missing?: "had no image\(ago)\(again), or after \(purge)"
-            case .unusable?: "had no usable image\(ago)\(again), or after \(purge)"
+            case .missing?: "had no image\(ago)\(again), or after a purge"
+            case .unusable?: "had no usable image\(ago)\(again), or after a purge"
             case .suspended?: "failed, so its circuit breaker is open\(again)"
             case .unauthorized?: "needs an access token, which could not be refreshed"
             case .failed?, nil: "cannot be asked now"

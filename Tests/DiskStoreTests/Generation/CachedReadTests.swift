@@ -43,6 +43,7 @@ import Testing
 
     @Test func `a record is read without an effect on the entry`() throws {
         try withGenerationStore { generationStore in
+            tree.clock.withLockedValue { $0 += 7_200 }
             #expect(try generationStore.record(of: imageKey("bob")) == testImage(1).record)
             #expect(try generationStore.record(of: imageKey("eve")) == nil)
             #expect(system.count(of: .touch) == 0 && system.count(of: .unlink) == 0)

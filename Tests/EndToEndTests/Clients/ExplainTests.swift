@@ -60,9 +60,12 @@ extension EndToEnd {
                 #expect(try explain("carol").contains("which is believed for "))
 
                 // Two failures open the circuit breaker of this uid.
-                for _ in 0..<2 { #expect(try run(machine, daemon, "get", "alice", "eve", "--output", copy).status == 1) }
+                for _ in 0..<2 {
+                    #expect(try run(machine, daemon, "get", "alice", "eve", "--output", copy).status == 1)
+                }
                 let suspended = try explain("eve")
-                #expect(suspended.hasPrefix("Get fails: ORIGIN \(origin.url) failed; requests to it are suspended for "))
+                #expect(
+                    suspended.hasPrefix("Get fails: ORIGIN \(origin.url) failed; requests to it are suspended for "))
                 #expect(suspended.contains("its circuit breaker is open, and is asked again in "), "\(suspended)")
                 #expect(origin.requests.count == 4)
                 let json = try run(machine, daemon, "explain", "alice", "eve", "--json").text

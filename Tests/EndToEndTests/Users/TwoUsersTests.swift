@@ -31,7 +31,8 @@ extension EndToEnd {
                 for other: uid_t in [4_002, 0] {
                     for words in [
                         ["GET", "alice", "bob"], ["STAT", "alice"], ["STAT", "alice", "bob"],
-                        ["EXPLAIN", "alice", "bob"], ["MGET", "alice", "1", "bob"], ["USERS"], ["LOGOUT", "alice"], ["PURGE", "alice"],
+                        ["EXPLAIN", "alice", "bob"], ["MGET", "alice", "1", "bob"], ["USERS"], ["LOGOUT", "alice"],
+                        ["PURGE", "alice"],
                         ["LOGOUT", "*"], ["PURGE", "*"],
                     ] {
                         let seen = try cli(machine, daemon, other, ["--no-raw"] + words)

@@ -1,6 +1,8 @@
 import Foundation
 import Testing
+import ThumbcacheProtocol
 
+@_spi(Wire) @testable import Thumbcache
 @testable import thumbcachectl
 
 /// Output that is formatted for people.
@@ -54,5 +56,71 @@ import Testing
         #expect(ProgressLine.bar(1, of: 2, columns: 20) == "[#####.....] 1 of 2")
         #expect(ProgressLine.bar(2, of: 2, columns: 10) == "2 of 2")
         #expect(ProgressLine.bar(100, of: 100, columns: 200).count == 63)
+    }
+
+    /// The lines of an explanation with these keys; the others are null. `from` is put if an image is held.
+    private func explained(_ keys: [String: Value]) throws -> [String] {
+        func text(_ text: String) -> Value { .simpleString(text) }
+        var values = keys
+        if values["held"] != nil { values["from"] = text("put") }
+        let map = ExplainKey.allCases.flatMap { [text($0.rawValue), values[$0.rawValue] ?? .null] }
+        return ExplanationText(explanation: try ImageExplanation(.map(map)), purge: "PURGE", now: 100_000).lines
+    }
+
+    static let sentences: [(keys: [String: String], line: String)] = [
+        (["action": "serve", "held": "memory", "state": "fresh"], "Get returns the image held in memory."),
+        (
+            ["action": "serve", "held": "disk", "state": "stale"],
+            "Get returns the stale image held on disk, since the origin failed; it is asked again later."
+        ),
+        (["action": "serve"], "Get returns the source, which cannot be rendered now."),
+        (
+            ["action": "refresh", "held": "memory", "state": "stale"],
+            "Get returns the stale image held in memory, and asks the origin again in the background."
+        ),
+        (
+            ["action": "revalidate", "held": "disk", "state": "stale"],
+            "Get asks the origin again, and returns the stale image held on disk if the origin fails."
+        ),
+        (["action": "download"], "No image is held: get asks the origin."),
+        (["action": "wait"], "Get waits for a download in flight."),
+        (["action": "render"], "Get renders the image from its source."),
+        (["action": "none"], "No image is held, and the user has no origin to ask."),
+        (["action": "none", "origin": "default"], "The origin has no image."),
+        (["action": "fail", "error": "ORIGIN \u{1b}[2J"], "Get fails: ORIGIN \\x1b[2J."),
+        (["action": "sing"], "Get does something that this version of thumbcachectl does not know."),
+    ]
+
+    @Test(arguments: sentences)
+    func `an explanation begins with what get does`(_ row: (keys: [String: String], line: String)) throws {
+        var keys = row.keys.mapValues { Value.simpleString($0) }
+        if keys["held"] != nil { keys["age"] = .integer(40) }
+        #expect(try explained(keys).first == row.line)
+    }
+
+    @Test func `an explanation names upstreams, times and the source`() throws {
+        func upstream(_ host: String, _ state: String, _ age: Int?, _ retryIn: Int?) -> Value {
+            .map([
+                .simpleString("host"), .simpleString("https://\(host).test"), .simpleString("state"),
+                .simpleString(state), .simpleString("age"), age.map { .integer($0) } ?? .null,
+                .simpleString("retry-in"), retryIn.map { .integer($0) } ?? .null,
+            ])
+        }
+        let lines = try explained([
+            "action": .simpleString("download"), "origin": .simpleString("work"), "waiting": .integer(2),
+            "upstreams": .array([
+                upstream("a", "missing", 40, 260), upstream("b", "suspended", nil, 3), upstream("c", "ready", nil, nil),
+                upstream("d", "ready", nil, nil), upstream("e", "unauthorized", nil, nil),
+            ]),
+        ])
+        #expect(
+            lines.dropFirst() == [
+                "Origin work, https://a.test: had no image 40 s ago, and is asked again in 4 min 20 s, or after a purge.",
+                "Origin work, https://b.test: failed, so its circuit breaker is open, and is asked again in 3 s.",
+                "Origin work, https://c.test: is asked next.",
+                "Origin work, https://d.test: is asked if those before it have no image.",
+                "Origin work, https://e.test: needs an access token, which could not be refreshed.",
+                "Requests that wait for the download in flight: 2.",
+            ])
     }
 }
