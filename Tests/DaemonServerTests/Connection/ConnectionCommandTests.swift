@@ -25,7 +25,7 @@ import ThumbcacheProtocol
             "-ERR wrong number of arguments for 'client|capa': CLIENT CAPA name [name ...]\r\n",
             "-ERR wrong number of arguments for 'client|capa': CLIENT CAPA name [name ...]\r\n"
         ),
-        (["COMMAND", "COUNT"], ":21\r\n", ":21\r\n"),
+        (["COMMAND", "COUNT"], ":22\r\n", ":22\r\n"),
         (["COMMAND", "INFO", "nonesuch"], "*1\r\n$-1\r\n", "*1\r\n_\r\n"),
         (["COMMAND", "DOCS", "nonesuch"], "*0\r\n", "%0\r\n"),
         (["USERS"], "*0\r\n", "*0\r\n"),
