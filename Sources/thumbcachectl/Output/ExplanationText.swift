@@ -1,3 +1,4 @@
+import LinuxSupport
 @_spi(Wire) import Thumbcache
 
 /// An explanation in English.
@@ -61,9 +62,9 @@ struct ExplanationText {
     private func text(_ held: ImageExplanation.Held) -> String {
         let age = Int(held.age.components.seconds)
         let from = held.from == "put" ? "it was put" : "it came from \(PlainText.escape(held.from))"
-        let since = "\(from) \(duration(held.age)) ago, at \(moment(now - age))"
+        let since = "\(from) \(duration(held.age)) ago, at \(moment(now.saturatingSubtract(age)))"
         guard let left = held.timeToLive else { return "\(since), and has no time limit" }
-        let end = moment(now + Int(left.components.seconds))
+        let end = moment(now.saturatingAdd(Int(left.components.seconds)))
         return held.state == .fresh
             ? "\(since), and is fresh for \(duration(left)) more, until \(end)"
             : "\(since), and is stale since \(end)"
