@@ -10,6 +10,7 @@ public final class FakeFetcher: ImageFetching {
         var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
+        var onStart: (@Sendable (FakeDownload) -> Void)?
     }
 
     private let starts = Gate()
@@ -46,6 +47,12 @@ public final class FakeFetcher: ImageFetching {
     public var answersOn: (any BlockingPool)? {
         get { state.withLockedValue { $0.answersOn } }
         set { state.withLockedValue { $0.answersOn = newValue } }
+    }
+
+    /// While set, gets each download that starts. It is then not in ``downloads``.
+    public var onStart: (@Sendable (FakeDownload) -> Void)? {
+        get { state.withLockedValue { $0.onStart } }
+        set { state.withLockedValue { $0.onStart = newValue } }
     }
 
     /// Releases all downloads, as a fetcher does after their end.
@@ -89,8 +96,14 @@ public final class FakeFetcher: ImageFetching {
         _ request: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) throws(FetchFailure) -> any DownloadHandle {
         let download = FakeDownload(request: request, onEnd: onEnd, log: log)
-        let (refusal, answer, pool) = state.withLockedValue { ($0.refusal, $0.answer, $0.answersOn) }
+        let (refusal, answer, pool, onStart) = state.withLockedValue {
+            ($0.refusal, $0.answer, $0.answersOn, $0.onStart)
+        }
         if let refusal { throw refusal }
+        if let onStart {
+            onStart(download)
+            return download
+        }
         // Added first, because `onEnd` may read the list.
         state.withLockedValue { $0.downloads.append(download) }
         starts.arrive()

@@ -28,13 +28,14 @@ public final class FakeWorld: Sendable {
 
     /// - Parameters:
     ///   - disk: the pool for reads and writes of images; runs work inline by default.
+    ///   - writer: the pool for queued writes; `disk` by default.
     ///   - lifecycle: the pool for logins.
     ///   - invalidations: the pool for purges and logouts; `lifecycle` by default.
     ///   - memory: the capacity of the memory tier in bytes.
     ///   - yield: called between the steps of background work.
     ///   - writes: the limits of queued writes.
     public init(
-        store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(),
+        store: FakeStore? = nil, disk: any BlockingPool = ImmediatePool(), writer: (any BlockingPool)? = nil,
         lifecycle: any BlockingPool = ImmediatePool(), invalidations: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         yield: @escaping YieldToOthers = {}, writes: WriteBehind.Limits? = nil,
@@ -51,7 +52,7 @@ public final class FakeWorld: Sendable {
         self.renderer = renderer
         self.time = time
         let behind = WriteBehind(
-            writer: disk, time: time, yield: yield, limits: writes ?? .init(tier: memory)
+            writer: writer ?? disk, time: time, yield: yield, limits: writes ?? .init(tier: memory)
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, renderer: renderer,
