@@ -83,7 +83,8 @@ public final class FakeStore: ImageStore {
             /// Ends logins whose sessions belonged to connections, and removes what no login names.
             mutating func sweep() {
                 logins = logins.filter { !$0.value.record.sessions.isEmpty }
-                let live = Set(logins.values.map(\.generation)).union(earlierLogins.values.compactMap { $0?.generation })
+                let earlier = earlierLogins.values.compactMap { $0?.generation }
+                let live = Set(logins.values.map(\.generation) + earlier)
                 images = images.filter { live.contains($0.key) }
                 earlierImages = earlierImages.filter { live.contains($0.key) }
             }

@@ -88,14 +88,21 @@ struct Checker {
     /// A purge took effect.
     mutating func removed(_ owner: Int, _ profile: Int? = nil) {
         let time = tick()
-        if let profile { users[owner].effects[profile] = time } else { users[owner].effect = time }
+        guard let profile else {
+            // Perhaps the purge of a single profile, which removes all if it fails to remove some.
+            users[owner].effect = time
+            return forgetPuts(of: owner)
+        }
+        users[owner].effects[profile] = time
+    }
+
+    private mutating func forgetPuts(of owner: Int) {
+        for profile in users[owner].put.indices { users[owner].put[profile] = nil }
     }
 
     /// An entry may be lost.
     mutating func entriesLost() {
-        for owner in users.indices {
-            for profile in users[owner].put.indices { users[owner].put[profile] = nil }
-        }
+        for owner in users.indices { forgetPuts(of: owner) }
     }
 
     mutating func crashed(losingPower: Bool) {
@@ -143,7 +150,7 @@ struct Checker {
         if let profiles, !profiles.isEmpty {
             for profile in profiles { users[owner].put[profile] = nil }
         } else {
-            for profile in users[owner].put.indices { users[owner].put[profile] = nil }
+            forgetPuts(of: owner)
         }
     }
 
@@ -203,8 +210,8 @@ struct Checker {
     }
 
     private mutating func raiseFence(_ owner: Int, _ command: Command) {
-        guard !command.profiles.isEmpty else {
-            return users[owner].fence = max(users[owner].fence, users[owner].effect, command.began)
+        if command.profiles.isEmpty {
+            users[owner].fence = max(users[owner].fence, users[owner].effect, command.began)
         }
         for profile in command.profiles {
             let fence = max(users[owner].effect, users[owner].effects[profile], command.began)
@@ -255,7 +262,7 @@ struct Checker {
         case damaged(String)
         case missing
         case notLoggedIn
-        /// IOERR or BUSY: the command was not attempted, or the user is closed.
+        /// IOERR, BUSY or SHUTTINGDOWN: the command was not attempted, or the user is closed.
         case unavailable(String)
         case failed(String)
     }

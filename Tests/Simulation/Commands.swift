@@ -12,7 +12,9 @@ extension Simulation {
             dice -= weight
             return dice < 0
         }
-        let owner = self.dice.roll(ownerCount)
+        var owner = self.dice.roll(ownerCount)
+        // Most clients ask for users who are logged in.
+        if choice != 2, start.sessions.openCache(self.owner(owner)) == nil { owner = self.dice.roll(ownerCount) }
         switch choice {
         case 0: get(owner)
         case 1: put(owner)
@@ -304,6 +306,7 @@ extension Simulation {
         case .success(nil): return .missing
         case .failure(.notLoggedIn): return .notLoggedIn
         case .failure(.inputOutput(let reason)), .failure(.busy(let reason)): return .unavailable(reason)
+        case .failure(.shuttingDown): return .unavailable("the daemon is stopping")
         case .failure(let failure): return .failed(failure.name)
         }
     }

@@ -12,7 +12,8 @@ struct Plan {
     /// Weights of ``Simulation/begin()``.
     let commands: [Int]
 
-    /// That a crash loses power, and that a logout hook ran before the next start.
+    /// That a stop precedes a crash, that a crash loses power, and that a logout hook ran before the next start.
+    let stop: Int
     let powerCut: Int
     let pendingLogout: Int
 
@@ -40,10 +41,11 @@ struct Plan {
         clients = 1 << dice.roll(0...6)
         memory = dice.happens(512) ? 1 << 20 : 8 << 10
         // GET, PUT, LOGIN, LOGOUT, PURGE, release, leave, STAT and WARM.
-        commands = [
-            600, 100, dice.one(of: [100, 200]), dice.one(of: [0, 20, 60]), dice.one(of: [0, 40, 120]), 15, 30, 10, 5,
-        ]
+        let (gets, logins) = (dice.one(of: [600, 2_400]), dice.one(of: [100, 200]))
+        let (logouts, purges) = (dice.one(of: [0, 20, 60]), dice.one(of: [0, 40, 120]))
+        commands = [gets, 100, logins, logouts, purges, 15, 30, 10, 5]
         crash = dice.one(of: [0, 1, 2])
+        stop = dice.one(of: [0, 256])
         powerCut = dice.one(of: [0, 512, 1_024])
         pendingLogout = dice.one(of: [0, 0, 100])
         clock = dice.one(of: [2, 10, 50])

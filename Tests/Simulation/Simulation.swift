@@ -51,7 +51,7 @@ final class Simulation: @unchecked Sendable {
         profiles = (0..<plan.profiles).map { OpaqueID("p\($0)") }
         checker = Checker(users: owners.count, profiles: profiles.count)
         let scheduler = Scheduler(dice: dice)
-        let disk = DiskControl(dice, plan, scheduler, nil, onChange: { _ in }, onFailedRead: {})
+        let disk = DiskControl(dice, plan, scheduler, nil, onChange: { _ in }, onFailedRead: {}, note: { _ in })
         start = Start(
             FakeStore(log: EventLog(isRecording: false), controller: disk), disk, scheduler, pending: pendingFiles,
             memory: plan.memory, now: 1_800_000_000)
@@ -153,7 +153,25 @@ final class Simulation: @unchecked Sendable {
 
     private enum Crash { case kill, powerCut }
 
-    private func crash() { restart(dice.happens(plan.powerCut) ? .powerCut : .kill) }
+    private func crash() {
+        if dice.happens(plan.stop) { stop() }
+        restart(dice.happens(plan.powerCut) ? .powerCut : .kill)
+    }
+
+    /// Stops the daemon as a service manager does: each command gets a reply (F47).
+    private func stop() {
+        note("stop")
+        let start = start
+        Task(executorPreference: start.scheduler) {
+            await start.invalidations.shutDown()
+            start.isStopped = true
+        }
+        while !start.scheduler.isIdle || !start.isStopped && endRequest(hasFaults: true) {
+            if !start.scheduler.isIdle { start.scheduler.runOne() }
+        }
+        if !start.isStopped { checker.violated("the daemon does not stop") }
+        if let command = commands.first { checker.violated("\(command): no reply at the stop") }
+    }
 
     private func restart(_ crash: Crash) {
         note("crash: \(crash)")
@@ -169,7 +187,7 @@ final class Simulation: @unchecked Sendable {
         let scheduler = Scheduler(dice: dice)
         let disk = DiskControl(
             dice, plan, scheduler, sabotage, onChange: { [unowned self] in changed($0) },
-            onFailedRead: { [unowned self] in checker.entriesLost() })
+            onFailedRead: { [unowned self] in checker.entriesLost() }, note: { [unowned self] in note($0()) })
         let store =
             switch crash {
             case .kill: last.world.store.afterKill(controller: disk)
@@ -208,6 +226,7 @@ final class Simulation: @unchecked Sendable {
     }
 
     private func changed(_ change: FakeStore.Change) {
+        note("disk: \(change.summary)")
         switch change {
         case .login: break
         case .purge(let owner), .logout(let owner): checker.removed(index(of: owner))
@@ -292,16 +311,18 @@ final class Simulation: @unchecked Sendable {
     }
 
     private func sabotaged(_ image: Int) -> Int {
+        guard sabotage != nil else { return image }
         let facts = checker.images[image]
         let found = checker.images[..<image].lastIndex { other in
             switch sabotage {
             case .mixedProfiles: other.owner == facts.owner && other.profile != facts.profile
             case .mixedUsers: other.owner != facts.owner && other.profile == facts.profile
-            case .lateDownload: other.owner == facts.owner && other.profile == facts.profile
+            case .lateDownload:
+                other.kind == .download && other.owner == facts.owner && other.profile == facts.profile
             default: false
             }
         }
-        return sabotage == nil ? image : found ?? image
+        return found ?? image
     }
 
     private func tokenResponse(fails: Bool) -> Result<TokenGrant, FetchFailure> {

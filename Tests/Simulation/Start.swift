@@ -18,6 +18,7 @@ final class Start: @unchecked Sendable {
     var downloads: [RunningDownload] = []
     var renders: [FakeRenderer.Request] = []
     var tokenRequests: [FakeTokenRequest] = []
+    var isStopped = false
 
     struct RunningDownload {
         let download: FakeDownload
@@ -85,21 +86,24 @@ final class DiskControl: FakeStoreController, @unchecked Sendable {
     private let sabotage: Sabotage?
     private let onChange: (FakeStore.Change) -> Void
     private let onFailedRead: () -> Void
+    private let note: (@autoclosure () -> String) -> Void
     var hasCrashed = false
     var hasFaults = true
     private(set) var faults = 0
 
     init(
         _ dice: Dice, _ plan: Plan, _ scheduler: Scheduler, _ sabotage: Sabotage?,
-        onChange: @escaping (FakeStore.Change) -> Void, onFailedRead: @escaping () -> Void
+        onChange: @escaping (FakeStore.Change) -> Void, onFailedRead: @escaping () -> Void,
+        note: @escaping (@autoclosure () -> String) -> Void
     ) {
         (self.dice, self.plan, self.scheduler, self.sabotage) = (dice, plan, scheduler, sabotage)
-        (self.onChange, self.onFailedRead) = (onChange, onFailedRead)
+        (self.onChange, self.onFailedRead, self.note) = (onChange, onFailedRead, note)
     }
 
     func decide(_ step: FakeStore.Step) -> FakeStore.Decision {
         if hasCrashed { return .proceed }
         if step != .remove, dice.happens(plan.wait) { scheduler.wait() }
+        note("disk: \(step)")
         if hasCrashed || !hasFaults { return .proceed }
         switch step {
         case .commitLogin, .commitSessions, .commitPurge, .commitLogout, .remove:
@@ -124,13 +128,14 @@ final class DiskControl: FakeStoreController, @unchecked Sendable {
     private func fails(_ share: Int) -> Bool {
         guard dice.happens(share) else { return false }
         faults += 1
+        note("disk: fails")
         return true
     }
 
     func pretends(_ step: FakeStore.Step) -> Bool {
         switch sabotage {
         case .forgottenLogout: step == .commitLogout
-        case .oldGeneration: step == .commitPurge
+        case .oldGeneration: step == .commitPurge || step == .discard
         case .forgottenRemoval: step == .remove
         case .forgottenWrite: step == .appear
         default: false
@@ -142,4 +147,18 @@ final class DiskControl: FakeStoreController, @unchecked Sendable {
     }
 
     func wait() { scheduler.wait() }
+}
+
+extension FakeStore.Change {
+    /// For a trace.
+    var summary: String {
+        switch self {
+        case .login(let owner): "login of \(owner.uid) \(owner.user.text)"
+        case .purge(let owner): "purge of \(owner.uid) \(owner.user.text)"
+        case .logout(let owner): "logout of \(owner.uid) \(owner.user.text)"
+        case .removal(let owner, let profile): "removal of \(owner.uid) \(owner.user.text) \(profile.text)"
+        case .image(let owner, let imageKey, let bytes):
+            "image \(SampleImage.label(of: bytes)) of \(owner.uid) \(owner.user.text) \(imageKey.profile.text)"
+        }
+    }
 }
