@@ -106,7 +106,9 @@ struct Checker {
     }
 
     mutating func crashed(losingPower: Bool) {
-        if losingPower { entriesLost() }
+        if losingPower { return entriesLost() }
+        // Sessions that belong to connections end, and the cache with the last one.
+        for owner in users.indices where users[owner].login != .loggedIn { forgetPuts(of: owner) }
     }
 
     // MARK: Commands

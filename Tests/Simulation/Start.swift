@@ -134,7 +134,7 @@ final class DiskControl: FakeStoreController, @unchecked Sendable {
 
     func pretends(_ step: FakeStore.Step) -> Bool {
         switch sabotage {
-        case .forgottenLogout: step == .commitLogout
+        case .forgottenLogout: step == .commitLogout || step == .discard
         case .oldGeneration: step == .commitPurge || step == .discard
         case .forgottenRemoval: step == .remove
         case .forgottenWrite: step == .appear

@@ -16,7 +16,7 @@ import Testing
 
     private static func expected(_ sabotage: Sabotage) -> [String] {
         switch sabotage {
-        case .forgottenLogout: ["(I2)", "(I3)", "commitLogin of an owner who is logged in"]
+        case .forgottenLogout: ["(I2)", "(I3)"]
         case .oldGeneration, .forgottenRemoval, .lateDownload: ["(I3)"]
         case .forgottenWrite: ["which was PUT"]
         case .lostReply: ["no reply"]
