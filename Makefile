@@ -69,7 +69,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
     install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
-    failing-calls-test mutation-test soak bench bench-docs format clean
+    failing-calls-test mutation-test simulate soak bench bench-docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -314,6 +314,15 @@ history-test: ## check ROUNDS random histories of clients and kills for consiste
 	@tools/install-dependencies build parts test
 	$(OWN_TMPDIR) swift build --build-tests
 	THUMBCACHED_HISTORIES=$(ROUNDS) tools/run-tests --filter 'EndToEndTests.*HistoryTests'
+
+# Without SEED: fresh seeds for SECONDS. A violation prints the seed that repeats it; `--trace` shows its events.
+simulate: STEPS = 20000
+simulate: SECONDS = 60
+simulate: ## simulate lives of many users with faults and crashes on one thread: SEED, STEPS, SECONDS
+	@tools/install-dependencies build
+	$(RELEASE) --product thumbcached-simulation
+	"$$($(RELEASE) --show-bin-path)/thumbcached-simulation" $(if $(SEED),--seed $(SEED)) \
+	    --steps $(STEPS) --seconds $(SECONDS)
 
 # To repeat a run: `fleet/tools/fleet-test "$(tools/gather-programs debug)" --rounds 20 --seed 7`; --keep keeps the logs.
 fleet-test: ROUNDS = 200

@@ -228,6 +228,15 @@ let package = Package(
         .target(name: "CForeignPeers", path: "Tests/CForeignPeers", cSettings: cRules),
         .target(name: "CHostileFetcher", path: "Tests/CHostileFetcher", cSettings: cRules),
         .target(name: "CRawCalls", path: "Tests/CRawCalls", cSettings: cRules),
+        .target(name: "CFibers", path: "Tests/CFibers", cSettings: cRules),
+        // The domain over its fakes, decided by a seed (`make simulate`).
+        .executableTarget(
+            name: "thumbcached-simulation",
+            dependencies: [
+                "TestSupport", "CacheFakes", "CFibers", "CacheCore", "ImageOptions", "LinuxSupport", nioCore, nioLocks,
+                logging, deque,
+            ],
+            path: "Tests/Simulation", swiftSettings: swiftRules),
 
         .testTarget(name: "JSONReaderTests", dependencies: ["TestSupport", "JSONReader"], swiftSettings: swiftRules),
         .testTarget(
@@ -249,6 +258,9 @@ let package = Package(
             dependencies: [
                 "TestSupport", "CacheFakes", "CacheCore", "ImageOptions", "LinuxSupport", nioCore, nioLocks, logging,
             ],
+            swiftSettings: swiftRules),
+        .testTarget(
+            name: "SimulationTests", dependencies: ["thumbcached-simulation"], exclude: ["seeds.txt"],
             swiftSettings: swiftRules),
         .testTarget(
             name: "DiskStoreTests",

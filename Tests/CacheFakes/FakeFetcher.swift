@@ -11,6 +11,7 @@ public final class FakeFetcher: ImageFetching {
         var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
+        var onStart: (@Sendable (FakeDownload) -> Void)?
     }
 
     private let starts = Gate()
@@ -61,6 +62,12 @@ public final class FakeFetcher: ImageFetching {
         set { state.withLockedValue { $0.answersOn = newValue } }
     }
 
+    /// While set, gets each download that starts. It is then not in ``downloads``.
+    public var onStart: (@Sendable (FakeDownload) -> Void)? {
+        get { state.withLockedValue { $0.onStart } }
+        set { state.withLockedValue { $0.onStart = newValue } }
+    }
+
     /// Releases all downloads, as a fetcher does after their end.
     public func forgetAll() {
         state.withLockedValue { $0.downloads = [] }
@@ -81,10 +88,14 @@ public final class FakeFetcher: ImageFetching {
             return DownloadTarget(url: url, isNamedByClient: true)
         }
         let size = imageKey.size == 0 ? origin.defaultSize : imageKey.size
-        let values = ["{profile}": imageKey.profile.text, "{user}": user.text, "{size}": "\(size)"]
         func filled(_ template: String) -> String {
-            values.reduce(template) {
-                $0.split(separator: $1.key, omittingEmptySubsequences: false).joined(separator: $1.value)
+            Self.fill(template) { name in
+                switch name {
+                case "profile": imageKey.profile.text
+                case "user": user.text
+                case "size": "\(size)"
+                default: nil
+                }
             }
         }
         return DownloadTarget(
@@ -92,6 +103,20 @@ public final class FakeFetcher: ImageFetching {
             others: origin.then.map {
                 DownloadTarget(url: filled($0.url), isNamedByClient: false, showsToken: $0.showsToken)
             })
+    }
+
+    /// Replaces the placeholders that `value` knows. Fast, since every miss of a simulation calls it.
+    private static func fill(_ template: String, _ value: (Substring) -> String?) -> String {
+        var (filled, rest) = ("", template[...])
+        while let open = rest.utf8.firstIndex(of: UInt8(ascii: "{")),
+            let close = rest.utf8[open...].firstIndex(of: UInt8(ascii: "}")),
+            let value = value(rest[rest.utf8.index(after: open)..<close])
+        {
+            filled += rest[..<open]
+            filled += value
+            rest = rest[rest.utf8.index(after: close)...]
+        }
+        return filled + rest
     }
 
     private static func base(_ template: String) -> String {
@@ -102,8 +127,14 @@ public final class FakeFetcher: ImageFetching {
         _ request: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void
     ) throws(FetchFailure) -> any DownloadHandle {
         let download = FakeDownload(request: request, onEnd: onEnd, log: log)
-        let (refusal, answer, pool) = state.withLockedValue { ($0.refusal, $0.answer, $0.answersOn) }
+        let (refusal, answer, pool, onStart) = state.withLockedValue {
+            ($0.refusal, $0.answer, $0.answersOn, $0.onStart)
+        }
         if let refusal { throw refusal }
+        if let onStart {
+            onStart(download)
+            return download
+        }
         // Added first, because `onEnd` may read the list.
         state.withLockedValue { $0.downloads.append(download) }
         starts.arrive()

@@ -73,7 +73,10 @@ public final class FakeGenerationStore: GenerationStore {
             return commitLock.withLock {
                 guard isCurrent() else { return false }
                 let entry = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
-                store.disk.contents.withLockedValue { $0.images[generation, default: [:]][imageKey.detached()] = entry }
+                if !store.isPretended(.appear) {
+                    store.disk.contents.withLockedValue { $0.setImage(entry, imageKey.detached(), of: generation) }
+                }
+                store.changed(.image(owner, imageKey, entry.bytes))
                 committed()
                 return true
             }
@@ -86,7 +89,7 @@ public final class FakeGenerationStore: GenerationStore {
                 let images = contents.images[generation] ?? [:]
                 let renditions = images.filter { $0.key.profile == profile && $0.value.record.sourceDigest != nil }.keys
                 for other in renditions.filter({ $0 != imageKey }).prefix(max(0, renditions.count - most)) {
-                    contents.images[generation]?[other] = nil
+                    contents.setImage(nil, other, of: generation)
                 }
             }
         }
@@ -104,14 +107,21 @@ public final class FakeGenerationStore: GenerationStore {
                     // The fence is raised first, whatever happens to the entries.
                     fence(profile)
                     let late = try store.pass(.remove)
+                    let isPretended = store.isPretended(.remove)
                     store.disk.contents.withLockedValue { contents in
                         for (imageKey, kept) in contents.images[generation] ?? [:] where imageKey.profile == profile {
                             usage.images += 1
                             usage.bytes += kept.bytes.readableBytes
-                            contents.images[generation]?[imageKey] = nil
+                            if !isPretended { contents.setImage(nil, imageKey, of: generation) }
+                        }
+                        guard late == nil, let earlier = contents.earlierImages[generation] else { return }
+                        // A purge is durable, so nothing of the profile returns after a power cut.
+                        for imageKey in earlier.keys where imageKey.profile == profile {
+                            contents.earlierImages[generation]?[imageKey] = nil
                         }
                     }
                     if let late { throw late }
+                    store.changed(.removal(owner, profile))
                     removed(profile)
                 }
             }
@@ -124,7 +134,7 @@ public final class FakeGenerationStore: GenerationStore {
             let late = try store.pass(.drop)
             commitLock.withLock {
                 guard isCurrent() else { return }
-                store.disk.contents.withLockedValue { $0.images[generation]?[imageKey] = nil }
+                store.disk.contents.withLockedValue { $0.setImage(nil, imageKey, of: generation) }
             }
             if let late { throw late }
         }
@@ -148,10 +158,13 @@ public final class FakeGenerationStore: GenerationStore {
     }
 
     public func discard() {
+        if store.isPretended(.discard) { return }
         if !isWiped { store.violation("discard of a generation that still has its keys") }
         if store.isNamed(generation, of: owner) { store.violation("discard of the generation that the key file names") }
         store.note(.discard)
-        store.disk.contents.withLockedValue { $0.images[generation] = nil }
+        store.disk.contents.withLockedValue { contents in
+            (contents.images[generation], contents.earlierImages[generation]) = (nil, nil)
+        }
     }
 
     /// Runs work that ``close()`` waits for.
@@ -175,6 +188,7 @@ public final class FakeGenerationStore: GenerationStore {
     }
 
     private func awaitQuiet() {
+        store.wait { state.withLockedValue { $0.inFlight == 0 } }
         isQuiet.lock(whenValue: true)
         isQuiet.unlock()
     }

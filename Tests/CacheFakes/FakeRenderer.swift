@@ -34,6 +34,7 @@ public final class FakeRenderer: ImageRendering {
         var isHeld = false
         var failure: RenditionFailure?
         var forgotten: [UInt32] = []
+        var onRequest: (@Sendable (Request) -> Void)?
     }
 
     private let state = NIOLockedValueBox(State())
@@ -56,12 +57,19 @@ public final class FakeRenderer: ImageRendering {
         set { state.withLockedValue { $0.failure = newValue } }
     }
 
+    /// While set, gets each request, which it must end. The request is then not in ``requests``.
+    public var onRequest: (@Sendable (Request) -> Void)? {
+        get { state.withLockedValue { $0.onRequest } }
+        set { state.withLockedValue { $0.onRequest = newValue } }
+    }
+
     public func render(
         _ source: ByteBuffer, _ options: RenditionOptions, for uid: UInt32, isWanted: @escaping @Sendable () -> Bool,
         onEnd: @escaping @Sendable (Result<ByteBuffer, RenditionFailure>) -> Void
     ) {
         let request = Request(
             source: SampleImage.label(of: source), options: options, uid: uid, isWanted: isWanted, onEnd: onEnd)
+        if let onRequest { return onRequest(request) }
         let (isHeld, failure) = state.withLockedValue { state in
             state.requests.append(request)
             return (state.isHeld, state.failure)
@@ -70,5 +78,7 @@ public final class FakeRenderer: ImageRendering {
         if !isHeld { request.render() }
     }
 
-    public func forget(_ uid: UInt32) { state.withLockedValue { $0.forgotten.append(uid) } }
+    public func forget(_ uid: UInt32) {
+        state.withLockedValue { if $0.onRequest == nil { $0.forgotten.append(uid) } }
+    }
 }

@@ -24,11 +24,30 @@ public final class FakeStore: ImageStore {
         case discard
     }
 
+    /// How a step ends.
+    public enum Decision: Sendable {
+        case proceed
+        case fail(StoreError)
+        /// The step takes effect in the page cache and then fails, as a failed fsync may: a power cut may undo it.
+        case failAfterEffect(StoreError)
+    }
+
+    /// A change on disk that a step is about to report.
+    public enum Change: Sendable {
+        case login(Owner)
+        case purge(Owner)
+        case logout(Owner)
+        case removal(Owner, OpaqueID)
+        case image(Owner, ImageKey, ByteBuffer)
+    }
+
     private struct State {
         var gates: [Step: Gate] = [:]
         var failures: [Step: (times: Int, error: StoreError, isAfterEffect: Bool)] = [:]
         var calls: [Step: Int] = [:]
         var violations: [String] = []
+        /// Failed logins that the next lookup undoes (F74).
+        var incomplete: Set<Owner> = []
     }
 
     /// The contents that survive a restart.
@@ -42,6 +61,48 @@ public final class FakeStore: ImageStore {
             var logins: [Owner: Login] = [:]
             var images: [Int: [ImageKey: Kept]] = [:]
             var lastGeneration = 0
+            /// What a power cut may restore: logins before changes that are not durable, nil for none.
+            var earlierLogins: [Owner: Login?] = [:]
+            /// Entries before their last change, which is never synced, nil for none.
+            var earlierImages: [Int: [ImageKey: Kept?]] = [:]
+
+            mutating func setLogin(_ login: Login?, of owner: Owner, isDurable: Bool) {
+                if isDurable {
+                    earlierLogins[owner] = nil
+                } else if earlierLogins[owner] == nil {
+                    earlierLogins.updateValue(logins[owner], forKey: owner)
+                }
+                logins[owner] = login
+            }
+
+            mutating func setImage(_ image: Kept?, _ imageKey: ImageKey, of generation: Int) {
+                earlierImages[generation, default: [:]].updateValue(images[generation]?[imageKey], forKey: imageKey)
+                images[generation, default: [:]][imageKey] = image
+            }
+
+            /// Ends logins whose sessions belonged to connections, and removes what no login names.
+            mutating func sweep() {
+                logins = logins.filter { !$0.value.record.sessions.isEmpty }
+                let earlier = earlierLogins.values.compactMap { $0?.generation }
+                let live = Set(logins.values.map(\.generation) + earlier)
+                images = images.filter { live.contains($0.key) }
+                earlierImages = earlierImages.filter { live.contains($0.key) }
+            }
+
+            /// Undoes changes that are not durable, or not, at random. An entry may also be torn, which is a miss.
+            mutating func losePower(using random: inout some RandomNumberGenerator) {
+                for (owner, earlier) in earlierLogins where Bool.random(using: &random) { logins[owner] = earlier }
+                for (generation, entries) in earlierImages {
+                    for (imageKey, earlier) in entries {
+                        switch Int.random(in: 0..<3, using: &random) {
+                        case 0: images[generation]?[imageKey] = earlier
+                        case 1: images[generation]?[imageKey] = nil
+                        default: break
+                        }
+                    }
+                }
+                (earlierLogins, earlierImages) = ([:], [:])
+            }
         }
 
         struct Kept: Sendable {
@@ -49,7 +110,9 @@ public final class FakeStore: ImageStore {
             let bytes: ByteBuffer
         }
 
-        let contents = NIOLockedValueBox(Contents())
+        let contents: NIOLockedValueBox<Contents>
+
+        init(_ contents: Contents = Contents()) { self.contents = NIOLockedValueBox(contents) }
     }
 
     public let startNumber: UInt64
@@ -57,15 +120,19 @@ public final class FakeStore: ImageStore {
     let disk: Disk
     /// Whether usage is known directly after the start.
     let isCounted: Bool
+    private let controller: (any FakeStoreController)?
     private let state = NIOLockedValueBox(State())
     private let pageCache = NIOLockedValueBox(false)
     private let generationStores = NIOLockedValueBox<[Owner: FakeGenerationStore]>([:])
 
-    public convenience init(log: EventLog = EventLog()) {
-        self.init(startNumber: 1, disk: Disk(), log: log, isCounted: true)
+    public convenience init(log: EventLog = EventLog(), controller: (any FakeStoreController)? = nil) {
+        self.init(startNumber: 1, disk: Disk(), log: log, isCounted: true, controller)
     }
 
-    private init(startNumber: UInt64, disk: Disk, log: EventLog, isCounted: Bool) {
+    private init(
+        startNumber: UInt64, disk: Disk, log: EventLog, isCounted: Bool, _ controller: (any FakeStoreController)? = nil
+    ) {
+        self.controller = controller
         self.startNumber = startNumber
         self.disk = disk
         self.log = log
@@ -79,6 +146,28 @@ public final class FakeStore: ImageStore {
             contents.logins = contents.logins.filter { !$0.value.record.sessions.isEmpty }
         }
         return FakeStore(startNumber: startNumber + 1, disk: disk, log: log, isCounted: false)
+    }
+
+    /// The store after a kill. It has a copy of the disk, so that calls of this store in progress have no effect on it.
+    public func afterKill(controller: any FakeStoreController) -> FakeStore {
+        afterCrash(controller) { _ in }
+    }
+
+    /// The store after a power cut, which undoes changes that are not durable at random.
+    public func afterPowerCut(
+        using random: inout some RandomNumberGenerator, controller: any FakeStoreController
+    ) -> FakeStore {
+        afterCrash(controller) { $0.losePower(using: &random) }
+    }
+
+    private func afterCrash(
+        _ controller: any FakeStoreController, _ lose: (inout Disk.Contents) -> Void
+    ) -> FakeStore {
+        var contents = disk.contents.withLockedValue { $0 }
+        lose(&contents)
+        contents.sweep()
+        return FakeStore(
+            startNumber: startNumber + 1, disk: Disk(contents), log: log, isCounted: false, controller)
     }
 
     // MARK: Control by tests
@@ -134,6 +223,13 @@ public final class FakeStore: ImageStore {
     /// step has taken effect.
     func pass(_ step: Step) throws -> StoreError? {
         log.record(step.rawValue)
+        if let controller {
+            switch controller.decide(step) {
+            case .proceed: return nil
+            case .fail(let error): throw error
+            case .failAfterEffect(let error): return error
+            }
+        }
         let gate = state.withLockedValue { state in
             state.calls[step, default: 0] += 1
             return state.gates[step]
@@ -152,11 +248,26 @@ public final class FakeStore: ImageStore {
     /// Counts a step that cannot fail, and waits at its gate.
     func note(_ step: Step) {
         log.record(step.rawValue)
+        if let controller {
+            _ = controller.decide(step)
+            return
+        }
         let gate = state.withLockedValue { state in
             state.calls[step, default: 0] += 1
             return state.gates[step]
         }
         gate?.pass()
+    }
+
+    /// Whether the step has no effect although it reports success.
+    func isPretended(_ step: Step) -> Bool { controller?.pretends(step) == true }
+
+    func changed(_ change: @autoclosure () -> Change) { controller?.changed(change()) }
+
+    /// Waits until `isDone` returns true, if a controller can run the work that it waits for.
+    func wait(until isDone: () -> Bool) {
+        guard let controller else { return }
+        while !isDone() { controller.wait() }
     }
 
     func violation(_ reason: String) {
@@ -169,6 +280,9 @@ public final class FakeStore: ImageStore {
 
     public func load(_ owner: Owner) throws -> (record: LoginRecord, generationStore: any GenerationStore)? {
         if let late = try pass(.load) { throw late }
+        if state.withLockedValue({ $0.incomplete.remove(owner) }) != nil {
+            disk.contents.withLockedValue { $0.setLogin(nil, of: owner, isDurable: true) }
+        }
         guard let login = disk.contents.withLockedValue({ $0.logins[owner] }) else { return nil }
         return (login.record, open(owner, login.generation))
     }
@@ -193,6 +307,9 @@ public final class FakeStore: ImageStore {
 
     public func makeDurable(_ uid: UInt32) throws {
         if let late = try pass(.makeDurable) { throw late }
+        disk.contents.withLockedValue { contents in
+            for owner in contents.earlierLogins.keys where owner.uid == uid { contents.earlierLogins[owner] = nil }
+        }
     }
 
     public func commitLogin(_ owner: Owner, _ login: LoginRecord) throws -> any GenerationStore {
@@ -200,18 +317,26 @@ public final class FakeStore: ImageStore {
         let generation = disk.contents.withLockedValue { contents in
             if contents.logins[owner] != nil { violation("commitLogin of an owner who is logged in") }
             contents.lastGeneration += 1
-            contents.logins[owner] = Disk.Login(record: login, generation: contents.lastGeneration)
+            let login = Disk.Login(record: login, generation: contents.lastGeneration)
+            contents.setLogin(login, of: owner, isDurable: late == nil)
             return contents.lastGeneration
         }
-        if let late { throw late }
+        if let late {
+            if controller != nil { state.withLockedValue { _ = $0.incomplete.insert(owner) } }
+            throw late
+        }
+        changed(.login(owner))
         return open(owner, generation)
     }
 
     public func commitSessions(_ owner: Owner, _ login: LoginRecord) throws {
         let late = try pass(.commitSessions)
         disk.contents.withLockedValue { contents in
-            if contents.logins[owner] == nil { violation("commitSessions of an owner who is not logged in") }
-            contents.logins[owner]?.record = login
+            guard var changed = contents.logins[owner] else {
+                return violation("commitSessions of an owner who is not logged in")
+            }
+            changed.record = login
+            contents.setLogin(changed, of: owner, isDurable: late == nil)
         }
         if let late { throw late }
     }
@@ -220,20 +345,28 @@ public final class FakeStore: ImageStore {
         mustBeClosed(owner, before: .commitPurge)
         let late = try pass(.commitPurge)
         let generation = disk.contents.withLockedValue { contents in
-            if contents.logins[owner] == nil { violation("commitPurge of an owner who is not logged in") }
             contents.lastGeneration += 1
-            contents.logins[owner]?.generation = contents.lastGeneration
+            if var login = contents.logins[owner] {
+                login.generation = contents.lastGeneration
+                if !isPretended(.commitPurge) { contents.setLogin(login, of: owner, isDurable: late == nil) }
+            } else {
+                violation("commitPurge of an owner who is not logged in")
+            }
             return contents.lastGeneration
         }
         if let late { throw late }
+        changed(.purge(owner))
         return open(owner, generation)
     }
 
     public func commitLogout(_ owner: Owner) throws {
         mustBeClosed(owner, before: .commitLogout)
         let late = try pass(.commitLogout)
-        disk.contents.withLockedValue { $0.logins[owner] = nil }
+        if !isPretended(.commitLogout) {
+            disk.contents.withLockedValue { $0.setLogin(nil, of: owner, isDurable: late == nil) }
+        }
         if let late { throw late }
+        changed(.logout(owner))
     }
 
     public func digest(of image: ByteBuffer) -> ImageDigest {
@@ -258,4 +391,19 @@ public final class FakeStore: ImageStore {
     func isNamed(_ generation: Int, of owner: Owner) -> Bool {
         disk.contents.withLockedValue { $0.logins[owner]?.generation == generation }
     }
+}
+
+/// Controls a ``FakeStore`` from outside, as a simulator does. Replaces its gates and failures.
+public protocol FakeStoreController: Sendable {
+    /// Decides a step, which may wait meanwhile, except ``FakeStore/Step/remove``: it holds a lock.
+    func decide(_ step: FakeStore.Step) -> FakeStore.Decision
+
+    /// Whether the step has no effect although it reports success, as no disk may do. For tests of checkers.
+    func pretends(_ step: FakeStore.Step) -> Bool
+
+    /// Called when a change has taken effect, before the step returns.
+    func changed(_ change: FakeStore.Change)
+
+    /// Runs other work. Called repeatedly while a generation store waits for its operations to end.
+    func wait()
 }

@@ -7,6 +7,7 @@ public final class FakeTokenEndpoint: TokenFetching {
         var requests: [FakeTokenRequest] = []
         var refusal: FetchFailure?
         var answer: (@Sendable (TokenRequest) -> Result<TokenGrant, FetchFailure>)?
+        var onStart: (@Sendable (FakeTokenRequest) -> Void)?
     }
 
     private let state = NIOLockedValueBox(State())
@@ -32,6 +33,12 @@ public final class FakeTokenEndpoint: TokenFetching {
         set { state.withLockedValue { $0.answer = newValue } }
     }
 
+    /// While set, gets each request that starts. It is then not in ``requests``.
+    public var onStart: (@Sendable (FakeTokenRequest) -> Void)? {
+        get { state.withLockedValue { $0.onStart } }
+        set { state.withLockedValue { $0.onStart = newValue } }
+    }
+
     /// Releases all requests so far.
     public func forgetRequests() { state.withLockedValue { $0.requests = [] } }
 
@@ -39,8 +46,12 @@ public final class FakeTokenEndpoint: TokenFetching {
         _ request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void
     ) throws(FetchFailure) -> any DownloadHandle {
         let made = FakeTokenRequest(request: request, onEnd: onEnd, log: log)
-        let (refusal, answer) = state.withLockedValue { ($0.refusal, $0.answer) }
+        let (refusal, answer, onStart) = state.withLockedValue { ($0.refusal, $0.answer, $0.onStart) }
         if let refusal { throw refusal }
+        if let onStart {
+            onStart(made)
+            return made
+        }
         state.withLockedValue { $0.requests.append(made) }
         if let answer { made.end(answer(request)) }
         return made

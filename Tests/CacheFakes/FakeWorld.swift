@@ -28,6 +28,7 @@ public final class FakeWorld: Sendable {
 
     /// - Parameters:
     ///   - imagePool: the pool for reads and writes of images; runs work inline by default.
+    ///   - writePool: the pool for queued writes; `imagePool` by default.
     ///   - loginPool: the pool for logins.
     ///   - invalidationPool: the pool for purges and logouts; `loginPool` by default.
     ///   - memory: the capacity of the memory tier in bytes.
@@ -35,7 +36,8 @@ public final class FakeWorld: Sendable {
     ///   - writes: the limits of queued writes.
     public init(
         store: FakeStore? = nil, imagePool: any BlockingPool = ImmediatePool(),
-        loginPool: any BlockingPool = ImmediatePool(), invalidationPool: (any BlockingPool)? = nil,
+        writePool: (any BlockingPool)? = nil, loginPool: any BlockingPool = ImmediatePool(),
+        invalidationPool: (any BlockingPool)? = nil,
         tasks: any TaskExecutor = globalConcurrentExecutor, memory: Int = 1 << 20, time: ManualTime = ManualTime(),
         yield: @escaping YieldToOthers = {}, writes: WriteBehind.Limits? = nil,
         budget: MemoryBudget = MemoryBudget(), renderer: FakeRenderer? = nil,
@@ -51,7 +53,7 @@ public final class FakeWorld: Sendable {
         self.renderer = renderer
         self.time = time
         let behind = WriteBehind(
-            writer: imagePool, time: time, yield: yield, limits: writes ?? .init(tier: memory)
+            writer: writePool ?? imagePool, time: time, yield: yield, limits: writes ?? .init(tier: memory)
         ) { [fetcher] in fetcher.isBusy }
         self.services = CacheServices(
             store: self.store, fetcher: fetcher, tokens: tokens, renderer: renderer,

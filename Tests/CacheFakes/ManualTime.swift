@@ -55,6 +55,9 @@ public final class ManualTime: Timekeeping {
         }
     }
 
+    /// Cancels all timers, as the end of a process does.
+    public func cancelAll() { state.withLockedValue { $0.timers = [:] } }
+
     /// Advances the time and fires timers as they fall due, including those that fired timers start.
     public func advance(milliseconds: Int64) {
         let end = state.withLockedValue { $0.elapsed + milliseconds }
@@ -71,8 +74,8 @@ public final class ManualTime: Timekeeping {
 
     private func nextDue(until end: Int64) -> (@Sendable () -> Void)? {
         state.withLockedValue { state in
-            let due = state.timers.filter { $0.value.due <= end }
-            guard let next = due.min(by: { ($0.value.due, $0.key) < ($1.value.due, $1.key) }) else { return nil }
+            let first = state.timers.min { ($0.value.due, $0.key) < ($1.value.due, $1.key) }
+            guard let next = first, next.value.due <= end else { return nil }
             state.timers[next.key] = nil
             let passed = max(0, next.value.due - state.elapsed)
             state.wall += passed

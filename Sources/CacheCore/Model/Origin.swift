@@ -49,7 +49,19 @@ public struct Origin: Sendable, Equatable {
 }
 
 extension Origin {
-    var hasSizes: Bool { url.contains("{size}") && then.allSatisfy { $0.url.contains("{size}") } }
+    var hasSizes: Bool { Self.hasSize(url) && then.allSatisfy { Self.hasSize($0.url) } }
+
+    /// Compares bytes: every request with SIZE that misses in memory calls it, and comparing characters would take most
+    /// of the time of routing it.
+    private static func hasSize(_ template: String) -> Bool {
+        var rest = template.utf8[...]
+        while let open = rest.firstIndex(of: UInt8(ascii: "{")) {
+            rest = rest[open...]
+            if rest.starts(with: "{size}".utf8) { return true }
+            rest = rest.dropFirst()
+        }
+        return false
+    }
 
     /// Most upstreams, ``url`` included: a missing image costs that many requests.
     public static var mostLinks: Int { 8 }

@@ -264,6 +264,8 @@ public final class UserCache: Sendable {
             }
         }
         let usual = target(nil)
+        // The URL of a rendition is that of its source, which may be another size.
+        if held?.record.sourceDigest != nil { return usual }
         guard case .url(let url)? = held?.record.provenance, case .success(let template?) = usual, url != template.url
         else { return usual }
         // The stored image is a stand-in: an earlier upstream had failed. Retry the chain from its beginning.

@@ -420,6 +420,24 @@ import Testing
         #expect(await cache.outcome(ImageQuery(imageKey: webp)) == "small from memory")
     }
 
+    @Test(arguments: [0, 1 << 20])
+    func `a size has its own URL again after a download has replaced the PUT that was its source`(memory: Int) throws {
+        let world = FakeWorld(memory: memory, renderer: renderer)
+        let cache = try world.cache()
+        try cache.put(Self.unsized, SampleImage.png("put"), timeToLive: 1)
+        // The PUT is stale, so the request for its rendition downloads the source.
+        world.time.advance(seconds: 1_000)
+        let answers = Answers()
+        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record)
+        #expect(world.fetcher.downloads.map(\.url) == ["https://origin.test/alice/bob/128"])
+        world.fetcher.downloads[0].end(SampleImage.downloaded("one"))
+        #expect(answers.outcomes == ["one@64 from origin"])
+        // The rendition is stale as well.
+        world.time.advance(seconds: 3_601)
+        cache.get(ImageQuery(imageKey: Self.small), resolve: answers.record)
+        #expect(world.fetcher.downloads.last?.url == "https://origin.test/alice/bob/64")
+    }
+
     @Test func `the number of renditions of a profile is bounded`() async throws {
         world.settings.renditionsPerProfile = 3
         let cache = try world.cache()
