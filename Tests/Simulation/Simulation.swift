@@ -244,12 +244,12 @@ final class Simulation: @unchecked Sendable {
     private func downloadBegan(_ download: FakeDownload) {
         guard !start.disk.hasCrashed else { return start.downloads.append(.init(download: download, image: 0)) }
         let isDouble = start.downloads.contains {
-            !$0.isCancelled && $0.download.url == download.url && $0.download.request.uid == download.request.uid
+            !$0.isCancelled && $0.download.url == download.url && $0.download.request.account == download.request.account
         }
         if isDouble { checker.violated("two downloads of \(download.url) at a time (I6)") }
         // https://host/u1/p2/64
         let parts = download.url.utf8.split(separator: UInt8(ascii: "/"))
-        let owner = Int(download.request.uid - 1_000) * plan.usersPerAccount + Self.number(parts[2].dropFirst())
+        let owner = Int(download.request.account - 1_000) * plan.usersPerAccount + Self.number(parts[2].dropFirst())
         let isUnsized = parts.count < 5 || parts[4].elementsEqual("128".utf8)
         let image = checker.downloadBegan(owner, Self.number(parts[3].dropFirst()), isUnsized: isUnsized)
         report.downloads += 1

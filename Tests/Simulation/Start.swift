@@ -43,7 +43,7 @@ final class Start: @unchecked Sendable {
         sessions = UserSessions(services: world.services, log: log)
         invalidations = InvalidationService(sessions: sessions, log: log)
         pendingLogouts = PendingLogouts(
-            pendingFiles: pending, logout: invalidations, services: world.services, log: log)
+            pendingFiles: pending, invalidationService: invalidations, services: world.services, log: log)
     }
 
     /// Origins with and without sizes, with tokens, and a chain.
