@@ -102,7 +102,8 @@ final class DiskControl: FakeStoreController, @unchecked Sendable {
 
     func decide(_ step: FakeStore.Step) -> FakeStore.Decision {
         if hasCrashed { return .proceed }
-        if step != .remove, dice.happens(plan.wait) { scheduler.wait() }
+        // Repeatedly, so that whole commands run meanwhile.
+        while step != .remove, dice.happens(plan.wait) { scheduler.wait() }
         note("disk: \(step)")
         if hasCrashed || !hasFaults { return .proceed }
         switch step {
