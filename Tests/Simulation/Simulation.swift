@@ -244,7 +244,8 @@ final class Simulation: @unchecked Sendable {
     private func downloadBegan(_ download: FakeDownload) {
         guard !start.disk.hasCrashed else { return start.downloads.append(.init(download: download, image: 0)) }
         let isDouble = start.downloads.contains {
-            !$0.isCancelled && $0.download.url == download.url && $0.download.request.account == download.request.account
+            !$0.isCancelled && $0.download.url == download.url
+                && $0.download.request.account == download.request.account
         }
         if isDouble { checker.violated("two downloads of \(download.url) at a time (I6)") }
         // https://host/u1/p2/64

@@ -105,7 +105,8 @@ extension UserCache {
         case nil:
             let flight = coordinator.flights.flight(of: waiter.id)
             if case .source(let key)? = flight?.id.work {
-                (outlook.source, outlook.rendition, outlook.isDecided) = (key.imageKey, flight?.storedRendition?.record, false)
+                (outlook.source, outlook.rendition) = (key.imageKey, flight?.storedRendition?.record)
+                outlook.isDecided = false
                 outlook.explanation.held = nil
             } else if inFlight == nil {
                 outlook.explanation.action = flight?.staleImage == nil ? .download : .revalidate
