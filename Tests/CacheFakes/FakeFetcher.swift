@@ -8,6 +8,7 @@ public final class FakeFetcher: ImageFetching {
         var downloads: [FakeDownload] = []
         var refusal: FetchFailure?
         var suspended: [String: Int64] = [:]
+        var onCheck: (@Sendable () async -> Void)?
         var isBusy = false
         var answer: (@Sendable (Download) -> DownloadOutcome?)?
         var answersOn: (any BlockingPool)?
@@ -44,7 +45,14 @@ public final class FakeFetcher: ImageFetching {
         set { state.withLockedValue { $0.suspended = newValue } }
     }
 
+    /// Called at the next ``refusal(of:)``, before it returns.
+    public var onCheck: (@Sendable () async -> Void)? {
+        get { state.withLockedValue { $0.onCheck } }
+        set { state.withLockedValue { $0.onCheck = newValue } }
+    }
+
     public func refusal(of download: Download) async -> FetchRefusal? {
+        await state.withLockedValue { $0.onCheck.take() }?()
         let (refusal, retryIn) = state.withLockedValue { ($0.refusal, $0.suspended[download.target.url]) }
         if let retryIn { return FetchRefusal(.circuitOpen("suspended for \(retryIn) ms"), retryIn: retryIn) }
         return refusal.map { FetchRefusal($0) }

@@ -174,7 +174,7 @@ import Testing
             Issue.record("no refusal")
             return
         }
-        #expect(refused.retryIn == 86_400_000)
+        #expect(refused.retryIn == 86_401_000)
         let grant = TokenGrant(accessToken: Secret("a".utf8), lifetime: number)
         guard case .token(_, let known) = try read(.token(1, grant)) else {
             Issue.record("no grant")

@@ -1,4 +1,4 @@
-/// What a GET of an image would do now, and why.
+/// Describes the result of a GET without performing it.
 public struct Explanation: Sendable, Equatable {
     public enum Action: String, Sendable {
         /// Returns the held image.
@@ -36,7 +36,7 @@ public struct Explanation: Sendable, Equatable {
 
     public struct Upstream: Sendable, Equatable {
         public enum State: String, Sendable {
-            /// It would be asked.
+            /// It receives a request if the upstreams before it have no image.
             case ready
             /// It had no image.
             case missing
@@ -44,7 +44,7 @@ public struct Explanation: Sendable, Equatable {
             case unusable
             /// Its circuit breaker is open.
             case suspended
-            /// It needs an access token, and none can be had.
+            /// It needs an access token, and none is available.
             case unauthorized
             /// The fetcher sends no request now.
             case failed
@@ -55,9 +55,9 @@ public struct Explanation: Sendable, Equatable {
         public internal(set) var state = State.ready
         /// Seconds since the response that is remembered.
         public internal(set) var age: Int64?
-        /// Seconds until it is asked again.
+        /// Seconds until the next request to it.
         public internal(set) var retryIn: Int64?
-        /// What a request to it would end with; nil if it is sent, or if the image is missing.
+        /// The failure of a request that is not sent; nil if it is sent, or if the image is missing.
         var failure: CacheFailure?
     }
 
@@ -67,9 +67,9 @@ public struct Explanation: Sendable, Equatable {
     public internal(set) var held: Held?
     /// Name of the origin; nil without one.
     public internal(set) var origin: String?
-    /// In the order in which GET asks them. Empty if ``source`` has them.
+    /// In the order of requests. Empty if ``source`` has them.
     public internal(set) var upstreams: [Upstream] = []
-    /// Seconds until GET asks the origin, if something prevents it now.
+    /// Seconds until a request to the origin is possible, if it is not now.
     public internal(set) var retryIn: Int64?
     /// Requests that wait for the download in flight; nil without one.
     public internal(set) var waiting: Int?

@@ -16,8 +16,8 @@ public protocol ImageFetching: Sendable {
     func start(_ download: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void) throws(FetchFailure)
         -> any DownloadHandle
 
-    /// Why that download would fail without a request; nil if it would be sent. Starts nothing. Takes a message to the
-    /// fetcher and back.
+    /// The reason why circuit breakers would reject that download, or why no fetcher runs; nil if there is none or it is
+    /// unknown. Starts nothing. Takes a message to the fetcher and back, at most 2 s.
     func refusal(of download: Download) async -> FetchRefusal?
 
     /// Whether any download is in flight or queued, as of a moment ago. Costs a lock.

@@ -90,6 +90,15 @@ struct ExpiringKeyMap<Value: Sendable>: Sendable {
         self = ExpiringKeyMap(limit: limit, memory: memory)
     }
 
+    /// The entries of a profile, in a map that accepts no others.
+    func excerpt(_ profile: OpaqueID) -> ExpiringKeyMap {
+        var excerpt = ExpiringKeyMap(limit: 0, memory: memory)
+        guard count > 0, let known = entries[profile.hashValue] else { return excerpt }
+        excerpt.entries[profile.hashValue] = known
+        (excerpt.count, excerpt.reserved) = (known.count, known.count)
+        return excerpt
+    }
+
     // MARK: Entries
 
     private static func hash(_ code: UInt16, _ url: String) -> Int {

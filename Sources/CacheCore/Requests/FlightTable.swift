@@ -97,6 +97,14 @@ struct FlightTable: Sendable {
         return (flight, states[flight.imageKey]?.flights[flight.work]?.remove(id))
     }
 
+    /// The work in progress for one image key.
+    func excerpt(_ imageKey: ImageKey) -> FlightTable {
+        var excerpt = FlightTable()
+        excerpt.states[imageKey] = states[imageKey]
+        excerpt.lastNumber = lastNumber
+        return excerpt
+    }
+
     func flight(of waiter: WaiterID) -> Flight? {
         waits[waiter].flatMap { states[$0.imageKey]?.flights[$0.work] }
     }

@@ -28,6 +28,8 @@ struct NegativeCache: Sendable {
 
     private var entries: ExpiringKeyMap<Entry>
 
+    private init(_ entries: ExpiringKeyMap<Entry>) { self.entries = entries }
+
     init(limit: Int, memory: MemoryLease) {
         entries = ExpiringKeyMap(limit: limit, memory: memory)
     }
@@ -89,14 +91,16 @@ struct NegativeCache: Sendable {
         entries.insert(imageKey, url: url, entry, until: until + Self.backoff.most, now: now)
     }
 
-    /// When an entry that is valid was added and when it expires, in seconds since 1970, and whether it is that of a
-    /// failed refresh.
+    /// Times of a valid entry, in seconds since 1970, and whether a failed refresh caused it.
     func remembered(
         _ imageKey: ImageKey, url: String, at now: Int64
     ) -> (since: Int64, until: Int64, isRefresh: Bool)? {
         guard let entry = entries[imageKey, url], entry.isValid(at: now) else { return nil }
         return (entry.since, entry.until, entry.failures > 0)
     }
+
+    /// The entries of a profile, in a cache that accepts no others.
+    func excerpt(_ profile: OpaqueID) -> NegativeCache { NegativeCache(entries.excerpt(profile)) }
 
     // MARK: Removal
 

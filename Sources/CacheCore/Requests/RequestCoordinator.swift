@@ -64,6 +64,16 @@ struct RequestCoordinator: Sendable {
         self.tokenFamily = tokenFamily
     }
 
+    /// A copy for decisions about one image key that have no effect. Small, so that changes of the original meanwhile do
+    /// not copy its tables.
+    func excerpt(_ imageKey: ImageKey) -> RequestCoordinator {
+        var excerpt = RequestCoordinator(
+            negativeCache: negativeCache.excerpt(imageKey.profile), tokenFamily: tokenFamily)
+        excerpt.flights = flights.excerpt(imageKey)
+        excerpt.renditions = renditions
+        return excerpt
+    }
+
     // MARK: GET
 
     /// Handles a GET that memory alone does not answer.

@@ -62,8 +62,8 @@ final class AccessTokenService: Sendable {
         func cancel() { service.state.withLockedValue { $0.tokens.removeWaiter(number) } }
     }
 
-    /// What ``requestToken(rejected:of:resolve:)`` would fail with at once; nil if it would not. Starts no refresh: a
-    /// copy decides.
+    /// The failure that ``requestToken(rejected:of:resolve:)`` would report immediately; nil otherwise. Starts no refresh:
+    /// a copy decides.
     func failure(of origin: Origin) -> CacheFailure? {
         var tokens = state.withLockedValue { $0.tokens }
         let waiter = AccessTokens.Waiter(number: tokens.nextNumber()) { _ in }

@@ -1,24 +1,59 @@
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 
-// EXPLAIN. A copy of the coordinator decides on a GET; its decisions have no effect.
+// EXPLAIN. An excerpt of the coordinator decides on a GET; its decisions have no effect.
 
 extension UserSessions {
-    /// Explains a GET, including one that fails, as for a user who is not logged in.
-    public func explain(_ owner: Owner, _ imageKey: ImageKey) async -> Explanation {
-        do throws(CacheFailure) {
-            return try await cache(owner).explain(imageKey)
-        } catch {
-            return Explanation(action: .fail, failure: error, size: imageKey.size)
+    /// Explains a GET, including one that fails, for example because the user is not logged in.
+    /// - Parameter deliver: called once, unless an error is thrown. Must not block: a purge or logout of the user waits
+    ///   for it (I2).
+    public func explain(
+        _ owner: Owner, _ imageKey: ImageKey, deliver: @Sendable (Explanation) -> Void
+    ) async throws(CacheFailure) {
+        for _ in 0..<3 {
+            let cache: UserCache
+            do throws(CacheFailure) {
+                cache = try await self.cache(owner)
+            } catch {
+                // GET fails in the same way.
+                return deliver(Explanation(action: .fail, failure: error, size: imageKey.size))
+            }
+            // A purge or logout may interrupt the explanation. Then GET uses the next cache, if any.
+            guard let removals = cache.removals else { continue }
+            let explanation: Explanation
+            do throws(CacheFailure) {
+                explanation = try await cache.explain(imageKey)
+            } catch {
+                if cache.isOpen { throw error }
+                continue
+            }
+            if cache.deliver({ deliver(explanation) }, unlessRemovedSince: removals, imageKey.profile) { return }
         }
+        throw .cancelled
     }
 }
 
 extension UserCache {
-    /// Explains what a GET would do now. Starts no request, and leaves order of use, counters and freshness as they
-    /// are.
+    /// Number of profiles whose removal has begun; nil once the cache is closed.
+    fileprivate var removals: UInt64? { state.withLockedValue { $0.isOpen ? $0.removals : nil } }
+
+    /// Delivers a result. Returns false if the cache is closed or images of profiles were removed meanwhile.
+    /// - Parameter removals: ``removals`` before the result was computed.
+    fileprivate func deliver(_ work: () -> Void, unlessRemovedSince removals: UInt64, _ profile: OpaqueID) -> Bool {
+        let delivery = state.withLockedValue { state -> DrainGroup? in
+            guard state.isOpen, state.removals == removals, !state.beingRemoved.contains(profile) else { return nil }
+            return state.beginDelivery()
+        }
+        guard let delivery else { return false }
+        work()
+        delivery.leave()
+        return true
+    }
+
+    /// Describes the result of a GET without performing it. Starts no request, and leaves order of use, counters and
+    /// freshness as they are.
     func explain(_ imageKey: ImageKey) async throws(CacheFailure) -> Explanation {
-        let imageKey = imageKey.detached()
         let outlook = try await services.imagePool.run(for: owner.uid) { try self.outlook(of: imageKey) }
         var explanation = outlook.explanation
         if let source = outlook.source {
@@ -44,12 +79,13 @@ extension UserCache {
         var isDecided = true
     }
 
-    /// Follows ``get(_:after:resolve:)`` until it would wait or be resolved. Blocks on the disk.
+    /// Follows ``get(_:after:resolve:)`` up to the point where the GET waits or has a result. Blocks on the disk.
     private func outlook(of imageKey: ImageKey) throws -> Outlook {
         let (query, now) = (ImageQuery(imageKey: imageKey), services.time.now)
         let (current, memory, isRemoved) = try state.withLockedValue { state in
             if let closeReason = state.closeReason { throw closeReason }
-            return (state.coordinator, state.memory[imageKey]?.served, state.beingRemoved.contains(imageKey.profile))
+            let isRemoved = state.beingRemoved.contains(imageKey.profile)
+            return (state.coordinator.excerpt(imageKey), state.memory[imageKey]?.served, isRemoved)
         }
         var coordinator = current
         let waiter = Waiter(id: WaiterID(number: coordinator.flights.nextNumber()), query: query) { _ in }
@@ -81,7 +117,10 @@ extension UserCache {
         outlook.explanation.origin = origin?.name
         if case .success(let target?) = route.target { outlook.target = target }
         if case .url(let url)? = held?.image.record.provenance { outlook.storedURL = url }
-        if held?.image.record.sourceDigest != nil { outlook.source = route.source }
+        if held?.image.record.sourceDigest != nil {
+            // Without a source by the origin's settings, a PUT image is the source.
+            outlook.source = route.source ?? ImageKey(profile: imageKey.profile)
+        }
         let inFlight = outlook.target.flatMap { current.flights[imageKey]?.flights[FlightID.Work($0)] }
         outlook.explanation.waiting = inFlight?.waiters.count
         outlook.explanation.upstreams =
@@ -136,10 +175,11 @@ extension UserCache {
         if services.renderer != nil, origin?.renditions != .never, !hasFailed { explanation.action = .render }
     }
 
-    /// Finds out which upstreams a request would be sent to. If to none, corrects the action.
+    /// Marks upstreams that would reject the request. If none remains, the action becomes `serve` or `fail`.
     private func check(_ target: DownloadTarget, storedURL: String?, _ explanation: inout Explanation) async {
         let credentials = self.credentials
         guard let origin = self.origin(of: credentials) else { return }
+        var downloads: [(index: Int, download: Download)] = []
         for (index, upstream) in [DownloadTarget](target).enumerated()
         where explanation.upstreams[index].state == .ready {
             if upstream.showsToken, let failure = credentials.service?.failure(of: origin) {
@@ -149,10 +189,18 @@ extension UserCache {
             }
             let download = Download(
                 account: quotaAccount, origin: origin, target: upstream, token: nil, framing: services.framing)
-            guard let refusal = await services.fetcher.refusal(of: download) else { continue }
-            explanation.upstreams[index].state = refusal.failure.kind == .circuitOpen ? .suspended : .failed
-            explanation.upstreams[index].retryIn = refusal.retryIn.map { ($0 + 999) / 1_000 }
-            explanation.upstreams[index].failure = CacheFailure(refusal.failure)
+            downloads.append((index, download))
+        }
+        let fetcher = services.fetcher
+        await withTaskGroup(of: (Int, FetchRefusal?).self) { group in
+            for (index, download) in downloads {
+                group.addTask { (index, await fetcher.refusal(of: download)) }
+            }
+            for await case (let index, let refusal?) in group {
+                explanation.upstreams[index].state = refusal.failure.kind == .circuitOpen ? .suspended : .failed
+                explanation.upstreams[index].retryIn = refusal.retryIn.map { ($0 + 999) / 1_000 }
+                explanation.upstreams[index].failure = CacheFailure(refusal.failure)
+            }
         }
         guard [.refresh, .revalidate, .download].contains(explanation.action), explanation.waiting == nil,
             let failure = failure(of: target, storedURL: storedURL, explanation)

@@ -75,6 +75,7 @@ extension UserCache {
                 fence: { profile in
                     let ended = state.withLockedValue { state in
                         state.beingRemoved.insert(profile)
+                        state.removals += 1
                         state.invalidateLookups()
                         state.warming.remove(profile)
                         entries += state.memory.removeAll(of: profile)

@@ -49,6 +49,8 @@ public final class UserCache: Sendable {
         private(set) var imageChanges: UInt64 = 0
         /// Profiles whose entries are being removed. They count as missing, so that a purge takes effect at once.
         var beingRemoved: Set<OpaqueID> = []
+        /// Number of profiles whose removal has begun.
+        var removals: UInt64 = 0
         var warming: WarmingList
         /// Results decided under the lock that are being delivered outside it. An invalidation waits for them:
         /// otherwise an image could arrive after the receipt (I3). Deliveries never block.

@@ -194,11 +194,26 @@ extension Connection {
     }
 
     func explain(_ command: ExplainCommand) {
-        let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size)
-        let (owner, sessions, version) = (owner(command.user), context.sessions, version)
-        runAtBarrier {
-            let explanation = await sessions.explain(owner, imageKey)
-            return .reply { $0.writeExplanation(explanation, version) }
+        // Unlike the barrier, the load also bounds explanations of connections that were closed.
+        guard registration.load.enter(limit: limits.queuePerAccount) else {
+            let reason = "limits.queue-per-uid: \(limits.queuePerAccount) requests of this account wait; retry later"
+            return replyNow(.error(CommandError(.busy, reason)))
+        }
+        let imageKey = ImageKey(profile: OpaqueID(command.profile), fitting: command.size).detached()
+        let (owner, sessions, version) = (owner(command.user).detached(), context.sessions, version)
+        let load = registration.load
+        let replySlot = startBarrier()
+        let (me, loop) = (NIOLoopBound(self, eventLoop: eventLoop), eventLoop)
+        startTask {
+            defer { load.leave() }
+            do throws(CacheFailure) {
+                try await sessions.explain(owner, imageKey) { explanation in
+                    let reply = ByteBuffer.reply { $0.writeExplanation(explanation, version) }
+                    loop.execute { me.value.endBarrier(replySlot, with: reply) }
+                }
+            } catch {
+                loop.execute { me.value.endBarrier(replySlot, with: .error(CommandError(error))) }
+            }
         }
     }
 

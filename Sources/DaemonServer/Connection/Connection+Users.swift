@@ -145,7 +145,7 @@ extension Connection {
         }
     }
 
-    private func startTask(_ work: @escaping @Sendable () async -> Void) {
+    func startTask(_ work: @escaping @Sendable () async -> Void) {
         tasks += 1
         let request = RequestID(client: registration.id, number: tasks, pid: peer.pid)
         Task(executorPreference: context.services.tasks) {

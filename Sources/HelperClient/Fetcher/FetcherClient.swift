@@ -109,7 +109,7 @@ package final class FetcherClient: ImageFetching, TokenFetching {
                 let pending = PendingRequest.check(account: download.account) { continuation.resume(returning: $0) }
                 let id = try send(pending, of: download.origin) { .check($0, download) }.id
                 timeout = loop.scheduleTask(in: .milliseconds(Self.maximumCheck)) {
-                    self.state.withLockedValue { $0.remove(id) }?.fail(.origin("the fetcher process does not respond"))
+                    if self.state.withLockedValue({ $0.remove(id) }) != nil { continuation.resume(returning: nil) }
                 }
             } catch {
                 continuation.resume(returning: FetchRefusal(error))

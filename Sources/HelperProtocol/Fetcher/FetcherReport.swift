@@ -34,8 +34,9 @@ extension FetcherReport {
     private static let maximumOrigins = 65_536
     /// Seconds of one request. Bounded so that sums with ages do not overflow.
     fileprivate static let maximumDelay = 86_400
-    /// Milliseconds for which a circuit breaker can be open: the maximum of `backoff-max` and `retry-after-max`.
-    fileprivate static let maximumRetry = 86_400_000
+    /// Milliseconds for which a circuit breaker can be open: the maximum of `backoff-max` and `retry-after-max`, rounded
+    /// up to the next second.
+    static let maximumRetry = 86_401_000
     /// Maximum lifetime of an access token: ten years.
     fileprivate static let maximumLifetime = 315_360_000
 

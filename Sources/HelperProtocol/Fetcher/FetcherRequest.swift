@@ -10,7 +10,7 @@ package enum FetcherRequest: Sendable {
     /// The message contains the name of the origin, which was sent before.
     case download(UInt64, Download)
     case token(UInt64, TokenRequest)
-    /// Asks whether that download would be sent, which has no token.
+    /// Requests the verdict of the circuit breakers on a download. Contains no token.
     case check(UInt64, Download)
     /// Cancels a request, whose report is ignored from now on.
     case cancel(UInt64)

@@ -221,8 +221,8 @@ extension FetcherStatistics {
             let name = try message.text()
             var figures = OriginFigures()
             for counter in Counter.allCases { figures.counts[counter] = try message.count(maximum: maximumCount) }
-            figures.retryIn = Int64(try message.count(maximum: maximumRetry))
-            figures.longestRetryIn = Int64(try message.count(maximum: maximumRetry))
+            figures.retryIn = Int64(try message.count(maximum: FetcherReport.maximumRetry))
+            figures.longestRetryIn = Int64(try message.count(maximum: FetcherReport.maximumRetry))
             return (name, figures)
         }
         origins = Dictionary(figures) { $1 }
@@ -231,5 +231,3 @@ extension FetcherStatistics {
 
 /// The limit of one counter, so that sums over fetchers, origins and kinds never overflow.
 private let maximumCount = 1 << 40
-/// The limit of a retry time in milliseconds: the maximum of `backoff-max` and `retry-after-max`, plus one second.
-private let maximumRetry = 86_401_000

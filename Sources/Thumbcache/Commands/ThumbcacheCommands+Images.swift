@@ -115,8 +115,8 @@ extension ThumbcacheCommands {
         return value.isNull ? nil : try ImageStatus(value)
     }
 
-    /// Explains what ``get(_:_:size:url:wait:policy:)`` would do now, and why. Downloads nothing, and does not throw if
-    /// the user is not logged in.
+    /// Describes the result of ``get(_:_:size:url:wait:policy:)`` without performing it. Does not throw if the
+    /// user is not logged in.
     public func explain(
         _ user: ThumbcacheID, _ profile: ThumbcacheID, size: ImageSize? = nil
     ) async throws(ThumbcacheError) -> ImageExplanation {

@@ -1,6 +1,6 @@
 import ThumbcacheProtocol
 
-/// What a GET of an image would do now, and why.
+/// Describes the result of a GET without performing it.
 public struct ImageExplanation: Sendable, Hashable {
     /// What the GET does.
     public enum Action: String, Sendable, Hashable {
@@ -62,7 +62,7 @@ public struct ImageExplanation: Sendable, Hashable {
         public let state: State?
         /// The time since the response that is remembered.
         public let age: Duration?
-        /// The time until it is asked again.
+        /// The time until the next request to it.
         public let retryIn: Duration?
     }
 
@@ -76,7 +76,7 @@ public struct ImageExplanation: Sendable, Hashable {
     public let origin: String?
     /// In the order in which they are asked. Empty if ``source`` has them.
     public let upstreams: [Upstream]
-    /// The time until the origin is asked, if something prevents it now.
+    /// The time until a request to the origin is possible, if it is not now.
     public let retryIn: Duration?
     /// The number of requests that wait for the download in flight; nil without one.
     public let waiting: Int?

@@ -81,7 +81,7 @@ enum CommandName: Int, CaseIterable {
                 .string("user"), .block("image", .string("profile"), .size, .fit, .format).optional)
         case .explain:
             command(
-                "Describes what a GET would do now, and why", "images", ["readonly"],
+                "Describes the result of a GET without performing it", "images", ["readonly"],
                 .string("user"), .string("profile"), .size, .fit, .format)
         case .login:
             command(

@@ -5,10 +5,10 @@ import ThumbcacheProtocol
 
 struct Explain: DaemonCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Say what get would do now, and why.",
+        abstract: "Describe the result of get without performing it.",
         discussion: """
-            Says whether an image is held, since when and until when it is fresh, which upstream of the origin is asked \
-            next, and what prevents a download: a response that is remembered, an open circuit breaker, a missing \
+            Says whether an image is held, since when and until when it is fresh, which upstream of the origin is \
+            requested next, and what prevents a download: a response that is remembered, an open circuit breaker, a missing \
             login. Nothing is downloaded, and nothing counts as a use. URLs are shown without path and query.
 
             Example:
@@ -41,7 +41,9 @@ struct Explain: DaemonCommand {
 extension ExplanationText {
     fileprivate init?(_ reply: Value, _ user: String, _ profile: String) {
         do throws(ThumbcacheError) {
-            let purge = "thumbcachectl purge \(PlainText.escape(user)) \(PlainText.escape(profile))"
+            // Other names would have to be quoted for a shell.
+            let isPlain = [user, profile].allSatisfy { $0.wholeMatch(of: /[A-Za-z0-9][A-Za-z0-9@%+=:,.\/_-]*/) != nil }
+            let purge = isPlain ? "thumbcachectl purge \(user) \(profile)" : "a purge of the profile"
             self.init(explanation: try ImageExplanation(reply), purge: purge)
         } catch {
             return nil

@@ -26,35 +26,36 @@ struct ExplanationText {
 
     /// What get does and why.
     var summary: String {
-        let place = explanation.held.map { $0.place == "disk" ? "on disk" : "in memory" } ?? ""
+        let held = explanation.held.map { "image held \($0.place == "disk" ? "on disk" : "in memory")" }
+        let stale = held.map { "stale \($0)" } ?? "stale image's rendition"
         switch explanation.action {
-        case .serve? where explanation.held == nil: return "get returns the source, which cannot be rendered now"
-        case .serve? where explanation.held?.state == .fresh: return "get returns the image held \(place)"
+        case .serve? where held == nil: return "get returns the source, which cannot be rendered now"
         case .serve?:
-            let retry = explanation.retryIn.map { "in \(duration($0))" } ?? "later"
-            return "get returns the stale image held \(place), since the origin failed; it is asked again \(retry)"
-        case .refresh?:
-            return "get returns the stale image held \(place), and asks the origin again in the background"
-        case .revalidate?:
-            return "get asks the origin again, and returns the stale image held \(place) if the origin fails"
-        case .download? where explanation.held != nil:
-            return "get asks the origin, since the image held \(place) is too old"
-        case .download?: return "no image is held: get asks the origin"
+            guard explanation.held?.state != .fresh, let held else { return "get returns the \(held ?? "image")" }
+            guard let retryIn = explanation.retryIn else { return "get returns the stale \(held)" }
+            return "get returns the stale \(held), since the origin failed; the next request is in \(duration(retryIn))"
+        case .refresh?: return "get returns the \(stale), and requests the image again in the background"
+        case .revalidate?: return "get requests the image again, and returns the \(stale) if the origin fails"
+        case .download?:
+            guard let held else { return "no image is held: get requests it from the origin" }
+            return "get requests the image from the origin, since the \(held) is too old"
         case .wait?: return "get waits for a download in flight"
         case .render?: return "get renders the image from its source"
         case .fallback?: return "get returns the origin's fallback image, since \(missing)"
         case ImageExplanation.Action.none?:
-            return explanation.origin == nil ? "no image is held, and the user has no origin to ask" : missing
+            if explanation.origin != nil { return missing }
+            return held.map { "the \($0) is too old, and the user has no origin" }
+                ?? "no image is held, and the user has no origin"
         case .fail?: return "get fails: \(PlainText.escape(explanation.error ?? ""))"
         case nil: return "get does something that this version of thumbcachectl does not know"
         }
     }
 
     private var missing: String {
-        let asked = explanation.source?.upstreams ?? explanation.upstreams
-        guard let age = asked.compactMap(\.age).max(), let retryIn = explanation.retryIn else {
-            return "the origin has no image"
-        }
+        let upstreams = explanation.source?.upstreams ?? explanation.upstreams
+        // The first that is requested again.
+        let next = upstreams.filter { $0.age != nil }.min { $0.retryIn ?? .zero < $1.retryIn ?? .zero }
+        guard let age = next?.age, let retryIn = next?.retryIn else { return "the origin has no image" }
         return "the origin had no image \(duration(age)) ago, which is believed for \(duration(retryIn)) more; "
             + "\(purge) forgets it"
     }
@@ -67,7 +68,7 @@ struct ExplanationText {
         let end = moment(now.saturatingAdd(Int(left.components.seconds)))
         return held.state == .fresh
             ? "\(since), and is fresh for \(duration(left)) more, until \(end)"
-            : "\(since), and is stale since \(end)"
+            : "\(since), and has been stale since \(end)"
     }
 
     private var upstreams: [String] {
@@ -80,15 +81,15 @@ struct ExplanationText {
     private func text(_ upstream: ImageExplanation.Upstream, isNext: Bool) -> String {
         let name = explanation.origin.map { "origin \(PlainText.escape($0)), " } ?? ""
         let ago = upstream.age.map { " \(duration($0)) ago" } ?? ""
-        let again = upstream.retryIn.map { ", and is asked again in \(duration($0))" } ?? ""
+        let again = upstream.retryIn.map { "; the next request is in \(duration($0))" } ?? ""
         let state =
             switch upstream.state {
-            case .ready?: isNext ? "is asked next" : "is asked if those before it have no image"
+            case .ready?: isNext ? "is requested next" : "is requested if the upstreams before it have no image"
             case .missing?: "had no image\(ago)\(again), or after a purge"
             case .unusable?: "had no usable image\(ago)\(again), or after a purge"
             case .suspended?: "failed, so its circuit breaker is open\(again)"
             case .unauthorized?: "needs an access token, which could not be refreshed"
-            case .failed?, nil: "cannot be asked now"
+            case .failed?, nil: "no request can be sent now"
             }
         return "\(name)\(PlainText.escape(upstream.host)): \(state)"
     }

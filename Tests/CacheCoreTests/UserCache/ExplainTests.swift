@@ -158,10 +158,35 @@ import Testing
 
     @Test func `a user who is not logged in is a failure`() async throws {
         let daemon = Daemon()
-        let explanation = await daemon.sessions.explain(.alice, Self.small)
-        #expect(explanation == Explanation(action: .fail, failure: .notLoggedIn, size: 64))
+        #expect(try await Self.explain(daemon) == Explanation(action: .fail, failure: .notLoggedIn, size: 0))
         try await daemon.logIn(.alice)
-        #expect(await daemon.sessions.explain(.alice, Self.small).action == .download)
+        #expect(try await Self.explain(daemon).action == .download)
+    }
+
+    @Test func `I2, I3: what was found before a logout or purge is not delivered after its receipt`() async throws {
+        let daemon = Daemon()
+        try await daemon.logIn(.alice)
+        try await daemon.sessions.cache(.alice).put(Self.unsized, SampleImage.png("one"), timeToLive: nil)
+        daemon.world.fetcher.onCheck = {
+            await #expect(throws: Never.self) {
+                _ = try await daemon.invalidationService.purge(.alice, profiles: [Self.bob])
+            }
+        }
+        var explanation = try await Self.explain(daemon)
+        #expect(explanation.held == nil && explanation.action == .download)
+        daemon.world.fetcher.onCheck = {
+            await #expect(throws: Never.self) { _ = try await daemon.invalidationService.logOut(.alice) }
+        }
+        explanation = try await Self.explain(daemon)
+        #expect(explanation == Explanation(action: .fail, failure: .notLoggedIn, size: 0))
+    }
+
+    private static func explain(_ daemon: Daemon) async throws -> Explanation {
+        let explained = NIOLockedValueBox<Explanation?>(nil)
+        try await daemon.sessions.explain(.alice, unsized) { explanation in
+            explained.withLockedValue { $0 = explanation }
+        }
+        return try #require(explained.withLockedValue { $0 })
     }
 
     @Test func `a download in flight is joined, and its waiters are counted`() async throws {

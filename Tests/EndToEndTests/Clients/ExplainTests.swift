@@ -38,8 +38,8 @@ extension EndToEnd {
                 #expect(try run(machine, daemon, "login", "alice").status == 0)
                 #expect(
                     try explain("bob") == """
-                        No image is held: get asks the origin.
-                        Origin default, \(origin.url): is asked next.
+                        No image is held: get requests it from the origin.
+                        Origin default, \(origin.url): is requested next.
 
                         """)
                 #expect(origin.requests.isEmpty)
@@ -66,7 +66,7 @@ extension EndToEnd {
                 let suspended = try explain("eve")
                 #expect(
                     suspended.hasPrefix("Get fails: ORIGIN \(origin.url) failed; requests to it are suspended for "))
-                #expect(suspended.contains("its circuit breaker is open, and is asked again in "), "\(suspended)")
+                #expect(suspended.contains("its circuit breaker is open; the next request is in "), "\(suspended)")
                 #expect(origin.requests.count == 4)
                 let json = try run(machine, daemon, "explain", "alice", "eve", "--json").text
                 #expect(json.hasPrefix("{\"action\":\"fail\",\"error\":\"ORIGIN "), "\(json)")

@@ -71,21 +71,26 @@ import ThumbcacheProtocol
         (["action": "serve", "held": "memory", "state": "fresh"], "Get returns the image held in memory."),
         (
             ["action": "serve", "held": "disk", "state": "stale"],
-            "Get returns the stale image held on disk, since the origin failed; it is asked again later."
+            "Get returns the stale image held on disk."
         ),
         (["action": "serve"], "Get returns the source, which cannot be rendered now."),
         (
+            ["action": "revalidate"],
+            "Get requests the image again, and returns the stale image's rendition if the origin fails."
+        ),
+        (["action": "none", "held": "disk", "state": "expired"], "The image held on disk is too old, and the user has no origin."),
+        (
             ["action": "refresh", "held": "memory", "state": "stale"],
-            "Get returns the stale image held in memory, and asks the origin again in the background."
+            "Get returns the stale image held in memory, and requests the image again in the background."
         ),
         (
             ["action": "revalidate", "held": "disk", "state": "stale"],
-            "Get asks the origin again, and returns the stale image held on disk if the origin fails."
+            "Get requests the image again, and returns the stale image held on disk if the origin fails."
         ),
-        (["action": "download"], "No image is held: get asks the origin."),
+        (["action": "download"], "No image is held: get requests it from the origin."),
         (["action": "wait"], "Get waits for a download in flight."),
         (["action": "render"], "Get renders the image from its source."),
-        (["action": "none"], "No image is held, and the user has no origin to ask."),
+        (["action": "none"], "No image is held, and the user has no origin."),
         (["action": "none", "origin": "default"], "The origin has no image."),
         (["action": "fail", "error": "ORIGIN \u{1b}[2J"], "Get fails: ORIGIN \\x1b[2J."),
         (["action": "sing"], "Get does something that this version of thumbcachectl does not know."),
@@ -115,10 +120,10 @@ import ThumbcacheProtocol
         ])
         #expect(
             lines.dropFirst() == [
-                "Origin work, https://a.test: had no image 40 s ago, and is asked again in 4 min 20 s, or after a purge.",
-                "Origin work, https://b.test: failed, so its circuit breaker is open, and is asked again in 3 s.",
-                "Origin work, https://c.test: is asked next.",
-                "Origin work, https://d.test: is asked if those before it have no image.",
+                "Origin work, https://a.test: had no image 40 s ago; the next request is in 4 min 20 s, or after a purge.",
+                "Origin work, https://b.test: failed, so its circuit breaker is open; the next request is in 3 s.",
+                "Origin work, https://c.test: is requested next.",
+                "Origin work, https://d.test: is requested if the upstreams before it have no image.",
                 "Origin work, https://e.test: needs an access token, which could not be refreshed.",
                 "Requests that wait for the download in flight: 2.",
             ])

@@ -175,7 +175,7 @@ def stat_image(
 def explain(
     user: Name, profile: Name, *, size: int | None = None, fit: Fit | None = None, format: Format | None = None
 ) -> Command[Explanation]:
-    """Returns what ``get`` would do now, and why. Downloads nothing."""
+    """Describes the result of ``get`` without performing it. Downloads nothing."""
     options = _options(SIZE=size, FIT=fit, FORMAT=format)
     return Command(["EXPLAIN", user, profile, *options], Explanation.read)
 

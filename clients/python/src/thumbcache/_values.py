@@ -96,13 +96,13 @@ class Upstream(_Map):
     state: str
     #: Seconds since the response that is remembered, or None.
     age: int | None
-    #: Seconds until it is asked again, or None.
+    #: Seconds until the next request to it, or None.
     retry_in: int | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation(_Map):
-    """What ``get`` would do now, and why."""
+    """Describes the result of ``get`` without performing it."""
 
     #: ``serve``, ``refresh``, ``revalidate``, ``download``, ``wait``, ``render``, ``fallback``, ``none`` or ``fail``.
     action: str
@@ -119,7 +119,7 @@ class Explanation(_Map):
     origin: str | None
     #: In the order in which they are asked. Empty if `source` has them.
     upstreams: list[Upstream]
-    #: Seconds until the origin is asked, if something prevents it now.
+    #: Seconds until a request to the origin is possible, if it is not now.
     retry_in: int | None
     #: Requests that wait for the download in flight, or None.
     waiting: int | None
