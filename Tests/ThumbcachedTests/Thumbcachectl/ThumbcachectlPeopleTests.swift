@@ -78,7 +78,10 @@ import ThumbcacheProtocol
             ["action": "revalidate"],
             "Get requests the image again, and returns the stale image's rendition if the origin fails."
         ),
-        (["action": "none", "held": "disk", "state": "expired"], "The image held on disk is too old, and the user has no origin."),
+        (
+            ["action": "none", "held": "disk", "state": "expired"],
+            "The image held on disk is too old, and the user has no origin."
+        ),
         (
             ["action": "refresh", "held": "memory", "state": "stale"],
             "Get returns the stale image held in memory, and requests the image again in the background."
