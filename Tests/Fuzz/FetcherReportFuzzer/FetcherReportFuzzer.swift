@@ -39,7 +39,10 @@ private func check(_ report: FetcherReport) throws(MessageError) {
         for origin in statistics.origins.values {
             check(origin.longestRetryIn < 1 << 31 && origin.retryIn < 1 << 31, "a duration is not capped")
         }
-    case .image, .missing, .notModified, .token, .pong: break
+    case .checked(_, let refusal?):
+        check((refusal.retryIn ?? 0) <= FetcherReport.maximumRetry, "a duration is not capped")
+        check("\(refusal.failure)".unicodeScalars.allSatisfy(\.isVisible), "an error message has invisible characters")
+    case .image, .missing, .notModified, .token, .checked(_, nil), .pong: break
     }
 }
 
