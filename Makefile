@@ -69,7 +69,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
     install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
-    failing-calls-test mutation-test simulate soak bench bench-docs format clean
+    failing-calls-test mutation-test simulate model-check soak bench bench-docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -323,6 +323,10 @@ simulate: ## simulate lives of many users with faults and crashes on one thread:
 	$(RELEASE) --product thumbcached-simulation
 	"$$($(RELEASE) --show-bin-path)/thumbcached-simulation" $(if $(SEED),--seed $(SEED)) \
 	    --steps $(STEPS) --seconds $(SECONDS)
+
+model-check: ## check the models in models/ exhaustively with spin
+	@tools/install-dependencies models
+	tools/model-check
 
 # To repeat a run: `fleet/tools/fleet-test "$(tools/gather-programs debug)" --rounds 20 --seed 7`; --keep keeps the logs.
 fleet-test: ROUNDS = 200
