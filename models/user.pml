@@ -192,11 +192,11 @@ active proctype world() {
     /* step: WriteBehind.writeAll, UserCache.imageToStore */
     :: atomic { isFree(WRITE) && storing[S] -> begin(WRITE, storing[S]); key[WRITE] = S }
     :: atomic { isFree(WRITE) && storing[R] -> begin(WRITE, storing[R]); key[WRITE] = R }
-    /* Fault 2: an image that a purge has removed meanwhile is written to a temporary file.
+    /* Mutation 9: an image that a purge has removed meanwhile is written to a temporary file.
      * step: ImageFiles.prepare, TemporaryFileRegistry.register */
     :: atomic { step[WRITE] == 1 && !lock ->
         if
-        :: FAULT == 2 || phase == Opened && storing[key[WRITE]] == image[WRITE] -> temporary[WRITE] = 1; step[WRITE] = 2
+        :: MUTATION == 9 || phase == Opened && storing[key[WRITE]] == image[WRITE] -> temporary[WRITE] = 1; step[WRITE] = 2
         :: else -> finish(WRITE)
         fi }
     /* step: TemporaryFileRegistry.contains */
@@ -224,7 +224,8 @@ active proctype world() {
         finish(RENDER) }
     /* step: UserCache.put */
     :: atomic { isFree(PUT) && mayNumber -> begin_new(PUT); oldToPut = known }
-    :: atomic { step[PUT] == 1 && !lock -> temporary[PUT] = 1; step[PUT] = 2 }
+    :: atomic { step[PUT] == 1 && !lock ->
+        if :: current[PUT] -> temporary[PUT] = 1; step[PUT] = 2 :: else -> oldToPut = 0; finish(PUT) fi }
     /* step: RequestCoordinator.putVerdict */
     :: atomic { step[PUT] == 2 && !lock ->
         if :: temporary[PUT] && current[PUT] -> place(PUT); step[PUT] = 3 :: else -> oldToPut = 0; finish(PUT) fi }

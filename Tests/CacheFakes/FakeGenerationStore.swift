@@ -9,6 +9,8 @@ public final class FakeGenerationStore: GenerationStore {
         var isClosed = false
         var isWiped = false
         var inFlight = 0
+        /// How often each profile was removed.
+        var removals: [OpaqueID: Int] = [:]
     }
 
     private let store: FakeStore
@@ -68,10 +70,13 @@ public final class FakeGenerationStore: GenerationStore {
     public func write(_ imageKey: ImageKey, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
     {
         try work {
+            let earlier: Int? = commitLock.withLock { isCurrent() ? removals(of: imageKey.profile) : nil }
+            guard let earlier else { return false }
             if let late = try store.pass(.seal) { throw late }
             if let late = try store.pass(.appear) { throw late }
             return commitLock.withLock {
-                guard isCurrent() else { return false }
+                // As if the removal had removed the temporary file.
+                guard earlier == removals(of: imageKey.profile), isCurrent() else { return false }
                 let entry = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
                 if !store.isPretended(.appear) {
                     store.disk.contents.withLockedValue { $0.setImage(entry, imageKey.detached(), of: generation) }
@@ -82,6 +87,8 @@ public final class FakeGenerationStore: GenerationStore {
             }
         }
     }
+
+    private func removals(of profile: OpaqueID) -> Int { state.withLockedValue { $0.removals[profile] ?? 0 } }
 
     public func trimRenditions(of profile: OpaqueID, keeping imageKey: ImageKey, most: Int) throws {
         try work {
@@ -106,6 +113,7 @@ public final class FakeGenerationStore: GenerationStore {
                 try commitLock.withLock {
                     // The fence is raised first, whatever happens to the entries.
                     fence(profile)
+                    state.withLockedValue { $0.removals[profile, default: 0] += 1 }
                     let late = try store.pass(.remove)
                     let isPretended = store.isPretended(.remove)
                     store.disk.contents.withLockedValue { contents in

@@ -20,7 +20,7 @@ extension UserCache {
         do {
             // Also if the write throws: an invalidation waits for the change.
             defer { change.map(finish) }
-            _ = try generationStore.write(
+            let isWritten = try generationStore.write(
                 imageKey, image,
                 isCurrent: {
                     verdict = state.withLockedValue { state in
@@ -37,6 +37,8 @@ extension UserCache {
                         return Consequences(effects: effects, memory: remember(image, in: imageKey, &state))
                     }
                 })
+            // A purge of the profile may have removed the temporary file since the verdict.
+            if !isWritten, verdict == .commit { verdict = .cancelled }
         } catch StoreError.closed {
             throw closeReason
         } catch {

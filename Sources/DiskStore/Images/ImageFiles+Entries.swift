@@ -19,7 +19,10 @@ extension ImageFiles {
                 withLock(generation, address.bucket) { removeBucketIfEmpty(address.bucket, of: generation) }
             }
         }
-        let (temporary, directory) = try prepareOrMakeRoom(entry, at: address, in: generation, mayEvict)
+        guard
+            let (temporary, directory) = try prepareOrMakeRoom(
+                entry, at: address, in: generation, mayEvict, isCurrent)
+        else { return false }
         defer { if !isPlaced { removeTemporary(temporary, in: directory) } }
         try withLock(generation, address.bucket) {
             guard temporaryFiles.contains(temporary), isCurrent() else { return }
@@ -47,10 +50,11 @@ extension ImageFiles {
     /// On a full disk, deletes trash and then evicts as many of this user's images as the entry needs (F4, F5). If the
     /// open directory has been removed, opens it again.
     private func prepareOrMakeRoom(
-        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ mayEvict: Bool
-    ) throws -> Prepared {
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ mayEvict: Bool,
+        _ isCurrent: () -> Bool
+    ) throws -> Prepared? {
         do {
-            return try prepare(entry, at: address, in: generation)
+            return try prepare(entry, at: address, in: generation, isCurrent)
         } catch let error as SystemError where error.isMissing {
             disk.directories.removeAll(of: generation.number)
         } catch let error as SystemError where error.isNoSpace {
@@ -58,7 +62,7 @@ extension ImageFiles {
         }
         for _ in 0..<(mayEvict ? Self.maximumEvictions : 0) {
             do {
-                return try prepare(entry, at: address, in: generation)
+                return try prepare(entry, at: address, in: generation, isCurrent)
             } catch let error as SystemError where error.isNoSpace {
                 let size = costs.file(Int64(entry.count))
                 // Evicting everything would not make enough room.
@@ -66,25 +70,29 @@ extension ImageFiles {
                 if try evict(from: generation, bytes: size, keeping: address).bytes == 0 { throw error }
             }
         }
-        return try prepare(entry, at: address, in: generation)
+        return try prepare(entry, at: address, in: generation, isCurrent)
     }
 
     /// Once may not suffice: the entry may need an inode and a directory, and other threads write, too.
     private static let maximumEvictions = 2
 
+    /// Returns nil without a file if the entry is no longer current.
     private func prepare(
-        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation
-    ) throws -> Prepared {
+        _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ isCurrent: () -> Bool
+    ) throws -> Prepared? {
         let directory = try openOrCreateDirectory(of: generation)
         try retryFailedRemovals(of: generation, in: directory)
         let temporary = disk.temporaries.make()
-        try withLock(generation, address.bucket) {
+        let isRegistered = try withLock(generation, address.bucket) {
+            guard isCurrent() else { return false }
             // Created first, so that a full disk is noticed while there is nothing to undo.
             _ = try openOrCreateDirectory(of: generation, bucket: address.bucket)
-            // Registered before the file exists, under the commit lock, so that a purge of the profile either sees it
-            // or is complete.
+            // Registered before the file exists, under the commit lock, so that a purge of the profile sees it. A purge
+            // that is complete is seen by `isCurrent`: after a kill, the current key would open the file.
             temporaryFiles.register(temporary, of: address.profile, in: generation)
+            return true
         }
+        guard isRegistered else { return nil }
         var isMade = false
         do {
             var file = try disk.open(temporary, in: directory, for: .creating)

@@ -78,10 +78,10 @@ private func whileOpen(_ body: () throws -> Void) throws -> Bool {
         try atOnce([
             {
                 _ = try generationStore.write(imageKey("bob"), testImage(1)) {
+                    true
+                } committed: {
                     isInside.signal()
                     mayContinue.wait()
-                    return true
-                } committed: {
                     order.withLockedValue { $0.append("written") }
                 }
             },

@@ -69,6 +69,28 @@ import Testing
         }
     }
 
+    @Test func `F78: a write that begins after the receipt for its profile creates no file`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let generationStore = try store.commitLogin(alice, .plain)
+            for name in ["bob", "eve"] { try generationStore.put(imageKey(name), testImage(1)) }
+            _ = try generationStore.remove([OpaqueID("bob")])
+            // A kill at any call would leave the files that exist then.
+            let most = NIOLockedValueBox(0)
+            system.plan { _, _, _ in
+                most.withLockedValue { $0 = max($0, tree.temporaries.count) }
+                return nil
+            }
+            let isCommitted = try generationStore.write(
+                imageKey("bob"), testImage(2), isCurrent: { false }, committed: {})
+            system.heal()
+            #expect(!isCommitted)
+            #expect(most.withLockedValue { $0 } == 0)
+            #expect(tree.temporaries.isEmpty)
+        }
+    }
+
     @Test func `F78: an image of another profile that is being written is committed`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
