@@ -183,7 +183,11 @@ struct Checker {
     }
 
     /// The command failed, or a crash interrupted it: it took effect or not.
-    mutating func failed(_ command: Command) { ended(command) }
+    mutating func failed(_ command: Command) {
+        // The purge of a single profile removes all images if it fails to remove some, perhaps after a restart.
+        if command.kind == .purge { for owner in command.owners { forgetPuts(of: owner) } }
+        ended(command)
+    }
 
     mutating func loggedIn(_ command: Command) {
         let isAlone = isAlone(command) { ($0.loggingOut, $0.lastLogout) }

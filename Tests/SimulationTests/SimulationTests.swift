@@ -30,6 +30,23 @@ import Testing
         }
     }
 
+    @Test(arguments: [false, true])
+    func `the checker allows a failed purge of another profile to remove a PUT`(purgeFails: Bool) {
+        var checker = Checker(users: 1, profiles: 2)
+        let put = Command(.put, uid: 1_000, [0], [0], isPlain: true, isDurable: true)
+        checker.began(put)
+        let image = checker.putBegan(0, 0)
+        checker.stored(image)
+        checker.put(put, image)
+        let purge = Command(.purge, uid: 1_000, [0], [1])
+        checker.began(purge)
+        if purgeFails { checker.failed(purge) } else { checker.purged(purge, epoch: 1) }
+        let get = Command(.get, uid: 1_000, [0], [0], isPlain: true)
+        checker.began(get)
+        checker.got(get, .missing)
+        #expect((checker.violation == nil) == purgeFails, "\(checker.violation ?? "none")")
+    }
+
     @Test(arguments: 1...8 as ClosedRange<UInt64>)
     func `I1 to I7: lives with faults and crashes keep the promises`(seed: UInt64) {
         let report = Simulation(seed: seed).run(steps: 5_000)
