@@ -167,7 +167,7 @@ struct TopScreen {
 
     private var caches: Row {
         let pending = now["invalidations_pending"] ?? 0
-        let logouts = ["\(Self.count(pending)) invalidations pending", "\(per("logouts_total")) done"]
+        let logouts = ["\(Self.count(pending)) invalidations pending", "\(per("logouts_total")) logouts"]
         return Row(
             name: "caches", fields: ["\(figure("open_caches")) open"] + (now.isAdmin ? logouts : []),
             isAlarm: pending > 0, weight: pending > 0 ? 1 : 5)

@@ -164,15 +164,23 @@ func `I5: an image of any length is read back`(count: Int) throws {
     }
 }
 
-@Test func `a write that is no longer current leaves no file`() throws {
+@Test(arguments: [1, 2])
+func `a write that is no longer current at its beginning or at its commit leaves no file`(lastCall: Int) throws {
     let tree = try TestTree()
     try tree.withStore { store in
         let generationStore = try store.commitLogin(alice, .plain)
         try generationStore.put(imageKey("bob"), testImage(1))
+        var calls = 0
         var committed = false
-        #expect(
-            try !generationStore.write(
-                imageKey("bob"), testImage(2), isCurrent: { false }, committed: { committed = true }))
+        let isCommitted = try generationStore.write(
+            imageKey("bob"), testImage(2),
+            isCurrent: {
+                calls += 1
+                return calls < lastCall
+            },
+            committed: { committed = true })
+        #expect(!isCommitted)
+        #expect(calls == lastCall)
         #expect(!committed)
         #expect(try generationStore.bytes(imageKey("bob")) == testImage(1).content)
         #expect(tree.temporaries.isEmpty)

@@ -44,8 +44,13 @@ import Testing
         let system = FaultySystem()
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
-            #expect(try !generationStore.write(imageKey("bob"), testImage(1), isCurrent: { false }, committed: {}))
-            #expect(try buckets() == 0)
+            for firstAnswer in [false, true] {
+                var answers = [firstAnswer, false][...]
+                let isCommitted = try generationStore.write(
+                    imageKey("bob"), testImage(1), isCurrent: { answers.popFirst() ?? false }, committed: {})
+                #expect(!isCommitted)
+                #expect(try buckets() == 0)
+            }
             for call in [SystemCall.write, .rename] {
                 system.plan { made, _, _ in made == call ? .fail(EIO) : nil }
                 #expect(throws: StoreError.self) { try generationStore.put(imageKey("bob"), testImage(1)) }

@@ -65,7 +65,7 @@ import Testing
                 "memory      33 MiB resident   tier 14 KiB of 64 MiB   500 B buffered for clients",
                 "disk        12k images   1 GiB   -/s evicted",
                 "clients     3 connected   -/s accepted   -/s refused",
-                "caches      2 open   0 invalidations pending   1/s done",
+                "caches      2 open   0 invalidations pending   1/s logouts",
                 "breakers    0 hosts open   0 accounts open",
             ])
     }

@@ -38,9 +38,6 @@ struct Reply: Equatable, Sendable {
         (self.status, self.error, self.description, self.fields) = (status, error, description, fields)
     }
 
-    /// Whether the same request would be rejected again.
-    var isForGood: Bool { error == Self.invalid }
-
     var body: ByteBuffer {
         guard let error else { return ByteBuffer() }
         return ByteBuffer(string: "{\"error\":\"\(error)\",\"error_description\":\"\(Self.jsonText(description))\"}\n")
