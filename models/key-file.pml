@@ -6,7 +6,7 @@
 #define DISK 1
 
 mtype = { Unknown, LoggedOut, Opened, BrokenPurge, BrokenLogout }   /* UserState.Phase */
-mtype = { None, Login, Undo, Damaged, Logout, Purge, Sweep }
+mtype = { None, Login, Undo, Damaged, Logout, Purge, Profile, Sweep }
 mtype = { Idle, Durable, Left, LeftGone, New, Swap, Sync, Old, EndName, EndTemporary, EndSync, Overwrite, Unlink,
           Resync, Done, Fail }
 
@@ -105,6 +105,10 @@ active proctype world() {
     /* step: InvalidationService.purge, InvalidationService.retryNow, DiskStore.commitPurge */
     :: atomic { at == Idle && phase != Unknown -> command = (phase == BrokenLogout -> Logout : Purge);
         next = (phase == LoggedOut -> Done : (phase == BrokenLogout -> EndName : Left)); at = Durable }
+    /* Mutation 6: the purge of a profile leaves the key file as an earlier run did.
+     * step: InvalidationService.remove */
+    :: atomic { at == Idle && phase == Opened ->
+        command = Profile; next = Done; at = (MUTATION == 6 -> Done : Durable) }
     /* step: LoginFiles.sweep */
     :: atomic { at == Idle && !swept -> if :: temporary[CACHE] -> command = Sweep; at = Left :: else -> swept = 1 fi }
 
@@ -163,6 +167,7 @@ active proctype world() {
         :: command == Undo -> ended = 255; incomplete = 0; generation = 0; phase = Unknown
         :: command == Damaged -> generation = 0; phase = LoggedOut
         :: command == Purge -> if :: phase != LoggedOut -> open() :: else fi; receipt()
+        :: command == Profile -> receipt()
         :: command == Logout -> phase = LoggedOut; receipt(); generation = 0
         :: command == Sweep -> swept = 1
         fi;
@@ -172,6 +177,7 @@ active proctype world() {
         if
         :: command == Login -> command = Undo; next = EndName; at = Durable
         :: command == Undo -> incomplete = 1; phase = Unknown; command = None
+        :: command == Profile -> command = Purge; next = Left; at = Durable
         :: command == Purge && phase != LoggedOut -> phase = BrokenPurge; command = None
         :: command == Logout && phase != LoggedOut -> phase = BrokenLogout; command = None
         :: else -> command = None

@@ -87,6 +87,8 @@ public final class InvalidationService: Sendable {
         let uid = entry.owner.uid
         do throws(CacheFailure) {
             var receipt = Receipt(users: 1, sessions: entry.sessions)
+            // After a power cut, an earlier key file would open images of an earlier generation.
+            try await sessions.makeDurable(uid, on: services.invalidationPool)
             // A few at a time, so that logouts of other accounts are served in between (F66).
             for start in stride(from: 0, to: profiles.count, by: Self.profilesAtOnce) {
                 let some = Array(profiles[start...].prefix(Self.profilesAtOnce))

@@ -57,6 +57,19 @@ import Testing
         #expect(try await daemon.purge(.alice, "nobody").usage == Usage())
     }
 
+    /// A power cut could otherwise restore an earlier key file, whose images include the profile.
+    @Test func `I4: a purge of a profile first makes the login durable`() async throws {
+        try await daemon.logIn(.alice)
+        let next = daemon.restarted()
+        _ = next.world.log.removeAll()
+        _ = try await next.purge(.alice, "bob")
+        #expect(next.world.log.events.filter { ["makeDurable", "remove"].contains($0) } == ["makeDurable", "remove"])
+        next.store.fail(.makeDurable)
+        _ = next.world.log.removeAll()
+        _ = try await next.purge(.alice, "bob")
+        #expect(next.world.log.events.contains("commitPurge"))
+    }
+
     @Test func `I4: if profiles cannot be removed, all images are purged`() async throws {
         try await daemon.logIn(.alice)
         try await daemon.put(.alice, "bob", "bob")
