@@ -155,15 +155,20 @@ public final class FakeFetcher: ImageFetching {
 
 /// A download in flight that the test ends.
 public final class FakeDownload: DownloadHandle {
+    private struct State {
+        var isCancelled = false
+        /// Nil after the end, as in the fetcher's client: it retains what retains this handle.
+        var onEnd: (@Sendable (DownloadOutcome) -> Void)?
+    }
+
     public let request: Download
-    private let onEnd: @Sendable (DownloadOutcome) -> Void
     private let log: EventLog
-    private let state = NIOLockedValueBox((isCancelled: false, hasEnded: false))
+    private let state: NIOLockedValueBox<State>
 
     init(request: Download, onEnd: @escaping @Sendable (DownloadOutcome) -> Void, log: EventLog) {
         self.request = request
-        self.onEnd = onEnd
         self.log = log
+        state = NIOLockedValueBox(State(onEnd: onEnd))
     }
 
     public var url: String { request.target.url }
@@ -171,11 +176,8 @@ public final class FakeDownload: DownloadHandle {
 
     /// Ends the download. Allowed after ``cancel()``; later calls do nothing.
     public func end(_ outcome: DownloadOutcome) {
-        let isFirst = state.withLockedValue { state in
-            defer { state.hasEnded = true }
-            return !state.hasEnded
-        }
-        if isFirst { onEnd(outcome) }
+        let onEnd = state.withLockedValue { $0.onEnd.take() }
+        onEnd?(outcome)
     }
 
     public func cancel() {

@@ -170,6 +170,9 @@ public final class FakeStore: ImageStore {
             startNumber: startNumber + 1, disk: Disk(contents), log: log, isCounted: false, controller)
     }
 
+    /// Releases the generation stores, which retain this store. Call it when the store is no longer used.
+    public func forgetGenerationStores() { generationStores.withLockedValue { $0 = [:] } }
+
     // MARK: Control by tests
 
     /// Holds every call at this step until the gate is opened.

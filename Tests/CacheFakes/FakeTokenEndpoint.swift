@@ -58,27 +58,35 @@ public final class FakeTokenEndpoint: TokenFetching {
     }
 }
 
-/// A token request in flight that the test ends. Ending it after ``cancel()`` is allowed.
+/// A token request in flight that the test ends. Ending it after ``cancel()`` is allowed; later calls do nothing.
 public final class FakeTokenRequest: DownloadHandle {
+    private struct State {
+        var isCancelled = false
+        /// Nil after the end, as in the fetcher's client: it retains what retains this handle.
+        var onEnd: (@Sendable (Result<TokenGrant, FetchFailure>) -> Void)?
+    }
+
     public let request: TokenRequest
-    private let onEnd: @Sendable (Result<TokenGrant, FetchFailure>) -> Void
     private let log: EventLog
-    private let wasCancelled = NIOLockedValueBox(false)
+    private let state: NIOLockedValueBox<State>
 
     init(
         request: TokenRequest, onEnd: @escaping @Sendable (Result<TokenGrant, FetchFailure>) -> Void, log: EventLog
     ) {
         self.request = request
-        self.onEnd = onEnd
         self.log = log
+        state = NIOLockedValueBox(State(onEnd: onEnd))
     }
 
-    public var isCancelled: Bool { wasCancelled.withLockedValue { $0 } }
+    public var isCancelled: Bool { state.withLockedValue { $0.isCancelled } }
 
-    public func end(_ outcome: Result<TokenGrant, FetchFailure>) { onEnd(outcome) }
+    public func end(_ outcome: Result<TokenGrant, FetchFailure>) {
+        let onEnd = state.withLockedValue { $0.onEnd.take() }
+        onEnd?(outcome)
+    }
 
     public func cancel() {
-        wasCancelled.withLockedValue { $0 = true }
+        state.withLockedValue { $0.isCancelled = true }
         log.record("cancel token request")
     }
 }

@@ -47,6 +47,11 @@ struct Program {
         let began = Self.seconds(CLOCK_MONOTONIC)
         var next = seed ?? SystemRandomNumberGenerator().seed()
         repeat {
+            // After a trap, one of the next seeds repeats it.
+            if seed == nil, total.lives % 50 == 0 {
+                print("seeds from \(next)")
+                fflush(nil)
+            }
             let report = Simulation(seed: next, sabotage: sabotage, trace: isTracing ? { print($0) } : nil)
                 .run(steps: steps)
             total.add(report)

@@ -53,6 +53,9 @@ final class Scheduler: TaskExecutor, @unchecked Sendable {
         if hasEnded { idle.append(fiber) } else { ready.append(.fiber(fiber)) }
     }
 
+    /// Releases the stacks of idle threads. Work in queues that never runs may retain this scheduler.
+    func releaseStacks() { idle = [] }
+
     /// Lets other work run first, if called from work of a pool. That work must hold no lock.
     func wait() {
         if running != nil { fiber_yield() }

@@ -77,7 +77,7 @@ final class Simulation: @unchecked Sendable {
         }
         if checker.violation == nil { settle() }
         if checker.violation == nil { logOutAll() }
-        start.bury()
+        start.endAllWork()
         report.hash = dice.hash
         report.faults += start.disk.faults
         report.violation = checker.violation
@@ -139,7 +139,7 @@ final class Simulation: @unchecked Sendable {
         }
     }
 
-    /// Logs out everybody: nothing may remain.
+    /// Logs out all users: nothing may remain.
     private func logOutAll() {
         for account in 0..<plan.accounts { logOutAccount(account) }
         settle()
@@ -196,7 +196,7 @@ final class Simulation: @unchecked Sendable {
             case .kill: last.world.store.afterKill(controller: disk)
             case .powerCut: dice.withRandom { last.world.store.afterPowerCut(using: &$0, controller: disk) }
             }
-        last.bury()
+        last.endAllWork()
         start = Start(
             store, disk, scheduler, pending: pendingFiles, memory: plan.memory, now: now + Int64(dice.roll(100)))
         start.world.fetcher.onStart = { [unowned self] in downloadBegan($0) }

@@ -61,7 +61,7 @@ final class Start: @unchecked Sendable {
     }()
 
     /// Ends all work after a crash, so that its memory is released. Nothing of it has an effect any more.
-    func bury() {
+    func endAllWork() {
         disk.hasCrashed = true
         world.time.cancelAll()
         while true {
@@ -74,6 +74,8 @@ final class Start: @unchecked Sendable {
             if scheduler.isIdle, downloads.isEmpty, renders.isEmpty, tokens.isEmpty { break }
         }
         world.time.cancelAll()
+        world.store.forgetGenerationStores()
+        scheduler.releaseStacks()
     }
 }
 
