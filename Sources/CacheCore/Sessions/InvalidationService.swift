@@ -147,8 +147,8 @@ public final class InvalidationService: Sendable {
             try await sessions.makeDurable(owner.uid, on: services.invalidationPool)
             return Receipt(epoch: sessions.epochs.next(of: owner.uid))
         case .endSession(let session, let login, let remaining):
-            if login != entry.state.withLockedValue({ $0.login }) {
-                try await sessions.save(login, of: owner, on: services.invalidationPool)
+            if entry.state.withLockedValue({ login != $0.login || !$0.isStored }) {
+                try await sessions.save(login, of: entry, on: services.invalidationPool)
             }
             logInfo("logged out", owner, ["sessions": "\(remaining)"])
             entry.change { $0.sessionEnded(session, login) }

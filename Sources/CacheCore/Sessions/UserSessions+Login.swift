@@ -33,7 +33,7 @@ extension UserSessions {
             switch try state.logIn(request, settings: settings, now: self.services.time.now) {
             case .begin(let login): try await self.begin(entry, login, request, limit: settings.usersPerUID)
             case .join(let login, let cache):
-                try await self.join(entry, cache, login, request, isChanged: login != state.login)
+                try await self.join(entry, cache, login, request, mustSave: login != state.login || !state.isStored)
             }
             let sessions = entry.state.withLockedValue { $0.sessions.count }
             self.accountLog.write("logged in", uid: owner.uid, ["sessions": "\(sessions)"], at: self.services.time.now)
@@ -73,13 +73,13 @@ extension UserSessions {
 
     /// A further session or new tokens for the open cache.
     private func join(
-        _ entry: UserEntry, _ cache: UserCache, _ login: LoginRecord, _ request: LoginRequest, isChanged: Bool
+        _ entry: UserEntry, _ cache: UserCache, _ login: LoginRecord, _ request: LoginRequest, mustSave: Bool
     ) async throws(CacheFailure) {
         try entry.reserveMemory(for: login, request)
         // Corrects the reservation if the login fails.
         defer { entry.change { _ in } }
-        if isChanged {
-            try await save(login, of: entry.owner, on: services.loginPool)
+        if mustSave {
+            try await save(login, of: entry, on: services.loginPool)
         } else {
             try await makeDurable(entry.owner.uid, on: services.loginPool)
         }
@@ -123,7 +123,7 @@ extension UserSessions {
                 Result { () throws(CacheFailure) in try state.updateTokens(from: service) }
             }
             guard let login = try record.get() else { return }
-            try await self.save(login, of: owner, on: self.services.loginPool)
+            try await self.save(login, of: entry, on: self.services.loginPool)
         }
     }
 }

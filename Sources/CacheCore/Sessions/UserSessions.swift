@@ -251,7 +251,11 @@ public final class UserSessions: Sendable {
         try await pool.run(for: uid) { try self.services.store.makeDurable(uid) }
     }
 
-    func save(_ login: LoginRecord, of owner: Owner, on pool: any BlockingPool) async throws(CacheFailure) {
+    /// Makes a login durable. Requires the entry's lock.
+    func save(_ login: LoginRecord, of entry: UserEntry, on pool: any BlockingPool) async throws(CacheFailure) {
+        let owner = entry.owner
+        entry.state.withLockedValue { $0.isStored = false }
         try await pool.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
+        entry.state.withLockedValue { $0.isStored = true }
     }
 }

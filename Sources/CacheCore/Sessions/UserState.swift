@@ -27,6 +27,8 @@ struct UserState: Sendable {
 
     private(set) var phase = Phase.unknown
     private(set) var login = LoginRecord(loggedInAt: 0)
+    /// Whether `login` is on disk. After a failed write, the disk may have either record.
+    var isStored = true
     /// Refreshes the tokens of this login, if it has a refresh token. A purge keeps it.
     private(set) var service: AccessTokenService?
     /// Sessions that end with a connection, and the connections that hold them.

@@ -170,4 +170,23 @@ import Testing
         try await daemon.logIn(.alice)
         #expect(try await daemon.logOut(.carol).users == 0)
     }
+
+    @Test(arguments: [false, true])
+    func `after a failed LOGOUT of a session, a LOGIN stores that session again`(afterEffect: Bool) async throws {
+        try await daemon.logIn(.alice, session: "one")
+        try await daemon.logIn(.alice, session: "two")
+        daemon.store.fail(.commitSessions, afterEffect: afterEffect)
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logOut(.alice, session: "one") }
+        try await daemon.logIn(.alice, session: "one")
+        #expect(daemon.store.login(of: .alice)?.sessions == [OpaqueID("one"), OpaqueID("two")])
+    }
+
+    @Test(arguments: [false, true])
+    func `after a failed LOGIN of a session, its LOGOUT removes it from disk`(afterEffect: Bool) async throws {
+        try await daemon.logIn(.alice, session: "one")
+        daemon.store.fail(.commitSessions, afterEffect: afterEffect)
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logIn(.alice, session: "two") }
+        #expect(try await daemon.logOut(.alice, session: "two").sessions == 1)
+        #expect(daemon.store.login(of: .alice)?.sessions == [OpaqueID("one")])
+    }
 }
