@@ -60,6 +60,22 @@ extension EndToEnd {
             }
         }
 
+        @Test func `a directory may reply to the bind late`() throws {
+            try withMachine { machine in
+                let slapd = try Slapd(machine, Slapd.person("bob", Self.image))
+                let daemon = try daemon(machine, "ldap://127.0.0.1:\(slapd.port)") {
+                    $0.settings["origins.default", "timeout"] = "1h"
+                    $0.settings["origins.default", "connect-timeout"] = "1h"
+                }
+                let client = try daemon.connect(loggedInAs: "alice")
+                try slapd.process.suspend()
+                try client.send(["GET", "alice", "bob@example.org"])
+                try eventually("the bind request arrives") { try slapd.hasUnreadRequest() }
+                slapd.process.signal(SIGCONT)
+                #expect(try client.receive() == .bulk(Self.image))
+            }
+        }
+
         @Test func `a certificate is verified for the name in the URL`() throws {
             try withMachine { machine in
                 let tls = try makeCertificates(machine)
