@@ -14,13 +14,16 @@ PACKAGE =
 # Releases link the Swift standard library statically, so that they run without a toolchain. Exclusivity checks are on
 # in tests only: in a release they would be half of all instructions of a memory hit (3,500 of 7,200).
 RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked \
-    $(HARDENING) $(SMALLER)
+    $(HARDENING) $(SMALLER) $(RELATIVE_PATHS)
 # No run path: libraries come from system directories only. Full RELRO.
 HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro \
     -Xlinker -z -Xlinker now
 # Omits the dynamic symbol tables, 5 % of each program. lld could also pack relocations, but keeps all of Foundation
 # (40 MB) in the daemon, because the TOML parser refers to it.
 SMALLER = -Xlinker --no-export-dynamic
+# The programs contain source paths, in messages of traps. Relative paths make the programs independent of the directory
+# in which they are built (`make reproducible`).
+RELATIVE_PATHS = -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=." -Xcc -ffile-prefix-map="$(CURDIR)=."
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
