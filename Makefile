@@ -70,7 +70,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
     thumbcached-http.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
-    install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom \
+    install-fleet install-documents install-fleet-documents vendor sources deb deb-source reproducible lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test simulate model-check soak bench bench-docs format clean
 
@@ -274,6 +274,10 @@ sources: vendor ## archive the commit and its dependencies in dist/ (packaging/R
 deb-source: sources ## build a Debian source package of the commit in dist/source/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
+
+reproducible: deb ## build the Debian packages twice, at different paths; fails on a different byte
+	@tools/install-dependencies reproducible
+	tools/check-reproducible
 
 lint-deb: ## check the packages in dist/ with lintian; fails on errors and warnings
 	@tools/install-dependencies deb lint-deb
