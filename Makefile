@@ -14,13 +14,17 @@ PACKAGE =
 # Releases link the Swift standard library statically, so that they run without a toolchain. Exclusivity checks are on
 # in tests only: in a release they would be half of all instructions of a memory hit (3,500 of 7,200).
 RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked \
-    $(HARDENING) $(SMALLER)
+    $(HARDENING) $(SMALLER) $(RELATIVE_PATHS)
 # No run path: libraries come from system directories only. Full RELRO.
 HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro \
     -Xlinker -z -Xlinker now
 # Omits the dynamic symbol tables, 5 % of each program. lld could also pack relocations, but keeps all of Foundation
 # (40 MB) in the daemon, because the TOML parser refers to it.
 SMALLER = -Xlinker --no-export-dynamic
+# Source paths in the programs are relative, and the debug information does not name precompiled modules, whose names and
+# hashes depend on the directory. Thus the programs do not depend on where they are built (`make reproducible`).
+RELATIVE_PATHS = -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=." -Xcc -ffile-prefix-map="$(CURDIR)=." \
+    -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
@@ -67,7 +71,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
     thumbcached-http.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
-    install-fleet install-documents install-fleet-documents vendor sources deb deb-source lint-deb sbom \
+    install-fleet install-documents install-fleet-documents vendor sources deb deb-source reproducible rpm lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test simulate model-check soak bench bench-docs format clean
 
@@ -271,6 +275,18 @@ sources: vendor ## archive the commit and its dependencies in dist/ (packaging/R
 deb-source: sources ## build a Debian source package of the commit in dist/source/
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
+
+reproducible: deb ## build the Debian packages twice, at different paths; fails on a different byte
+	@tools/install-dependencies reproducible
+	tools/check-reproducible
+
+# Debian's rpm has neither the directories of Fedora's systemd-rpm-macros nor the names of the build dependencies.
+RPM_DIRECTORIES = --define '_unitdir %{_prefix}/lib/systemd/system' --define '_userunitdir %{_prefix}/lib/systemd/user' \
+    --define '_sysusersdir %{_prefix}/lib/sysusers.d' --define '_tmpfilesdir %{_prefix}/lib/tmpfiles.d'
+rpm: sources ## build the RPM packages in dist/ from the archives of the sources, as distributions do
+	@tools/install-dependencies rpm
+	$(EPOCH) rpmbuild -bb --nodeps $(RPM_DIRECTORIES) --define '_topdir $(CURDIR)/.build/rpm' \
+	    --define '_sourcedir $(CURDIR)/dist' --define '_rpmdir $(CURDIR)/dist' packaging/rpm/thumbcached.spec
 
 lint-deb: ## check the packages in dist/ with lintian; fails on errors and warnings
 	@tools/install-dependencies deb lint-deb
