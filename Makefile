@@ -71,7 +71,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
     thumbcached-http.service thumbcached-renderer.service thumbcached-relay.service thumbcached-oidc.service
 
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
-    install-fleet install-documents install-fleet-documents vendor sources deb deb-source reproducible rpm lint-deb sbom \
+    install-fleet install-documents install-fleet-documents vendor sources deb deb-source reproducible rpm-test lint-deb sbom \
     test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test simulate model-check soak bench bench-docs format clean
 
@@ -276,17 +276,18 @@ deb-source: sources ## build a Debian source package of the commit in dist/sourc
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
 
-reproducible: deb ## build the Debian packages twice, at different paths; fails on a different byte
+reproducible: deb ## build the Debian packages twice, at different paths; fails if they differ
 	@tools/install-dependencies reproducible
 	tools/check-reproducible
 
-# Debian's rpm has neither the directories of Fedora's systemd-rpm-macros nor the names of the build dependencies.
+# A test of the specification. The packages are not for use: Debian's rpm lacks Fedora's systemd-rpm-macros, which expand
+# in the scriptlets, and the names of the build dependencies.
 RPM_DIRECTORIES = --define '_unitdir %{_prefix}/lib/systemd/system' --define '_userunitdir %{_prefix}/lib/systemd/user' \
     --define '_sysusersdir %{_prefix}/lib/sysusers.d' --define '_tmpfilesdir %{_prefix}/lib/tmpfiles.d'
-rpm: sources ## build the RPM packages in dist/ from the archives of the sources, as distributions do
-	@tools/install-dependencies rpm
+rpm-test: sources ## build the RPM packages from the archives of the sources, to test the specification
+	@tools/install-dependencies build parts release rpm
 	$(EPOCH) rpmbuild -bb --nodeps $(RPM_DIRECTORIES) --define '_topdir $(CURDIR)/.build/rpm' \
-	    --define '_sourcedir $(CURDIR)/dist' --define '_rpmdir $(CURDIR)/dist' packaging/rpm/thumbcached.spec
+	    --define '_sourcedir $(CURDIR)/dist' --define '_rpmdir $(CURDIR)/.build/rpm' packaging/rpm/thumbcached.spec
 
 lint-deb: ## check the packages in dist/ with lintian; fails on errors and warnings
 	@tools/install-dependencies deb lint-deb

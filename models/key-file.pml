@@ -1,5 +1,5 @@
-/* The key file of one user, which is the login: LOGIN, LOGOUT and PURGE on disk. README.md explains how to read the
- * models. The daemon may crash after any step, and any fsync may fail, any number of times. */
+/* The key file of one user, which is the login: LOGIN, LOGOUT, PURGE and PURGE of a profile on disk. README.md explains
+ * how to read the models. The daemon may crash after any step, and any fsync may fail, any number of times. */
 
 #define bit(n) (1 << (n))
 #define CACHE 0      /* the file system as programs see it; DISK: what a power loss leaves of it */
@@ -37,7 +37,8 @@ inline open() {
 inline receipt() {
     ended = opened & (phase == Opened -> ~bit(generation) : 255);
     assert(!((keyIn(name, CACHE) | keyIn(name, DISK)) & ended) && (phase != Opened || name[DISK] == generation));
-    /* Fault 2: the receipt for a user who is logged out leaves a temporary key file to the sweep after a start.
+    /* Fault 2: the receipt for a profile, or for a user who is logged out, leaves a temporary key file of an earlier
+     * run to the sweep after a start.
      * Fault 3: the receipt for a user who is logged out does not repeat an fsync that has failed. */
     assert(next == Done && (FAULT != 2 && !swept || FAULT != 3 && syncFailed) ||
         !((keyIn(temporary, CACHE) | keyIn(temporary, DISK)) & ended));

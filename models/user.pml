@@ -224,9 +224,9 @@ active proctype world() {
         finish(RENDER) }
     /* step: UserCache.put */
     :: atomic { isFree(PUT) && mayNumber -> begin_new(PUT); oldToPut = known }
+    /* step: ImageFiles.prepare, RequestCoordinator.putVerdict */
     :: atomic { step[PUT] == 1 && !lock ->
         if :: current[PUT] -> temporary[PUT] = 1; step[PUT] = 2 :: else -> oldToPut = 0; finish(PUT) fi }
-    /* step: RequestCoordinator.putVerdict */
     :: atomic { step[PUT] == 2 && !lock ->
         if :: temporary[PUT] && current[PUT] -> place(PUT); step[PUT] = 3 :: else -> oldToPut = 0; finish(PUT) fi }
     /* step: RequestCoordinator.putCommitted. Mutation 5: earlier downloads go on */

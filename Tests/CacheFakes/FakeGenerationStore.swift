@@ -75,7 +75,7 @@ public final class FakeGenerationStore: GenerationStore {
             if let late = try store.pass(.seal) { throw late }
             if let late = try store.pass(.appear) { throw late }
             return commitLock.withLock {
-                // As if the removal had removed the temporary file.
+                // A removal also removes the temporary file of a write in progress.
                 guard earlier == removals(of: imageKey.profile), isCurrent() else { return false }
                 let entry = FakeStore.Disk.Kept(record: image.record, bytes: image.bytes.image)
                 if !store.isPretended(.appear) {

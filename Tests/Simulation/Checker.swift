@@ -184,7 +184,7 @@ struct Checker {
 
     /// The command failed, or a crash interrupted it: it took effect or not.
     mutating func failed(_ command: Command) {
-        // The purge of a single profile removes all images if it fails to remove some, perhaps after a restart.
+        // The purge of a single profile that fails becomes a purge of all images, which may have reached the disk.
         if command.kind == .purge { for owner in command.owners { forgetPuts(of: owner) } }
         ended(command)
     }

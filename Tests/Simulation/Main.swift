@@ -47,7 +47,7 @@ struct Program {
         let began = Self.seconds(CLOCK_MONOTONIC)
         var next = seed ?? SystemRandomNumberGenerator().seed()
         repeat {
-            // After a trap, one of the next seeds repeats it.
+            // Printed regularly, so that a run that traps can be repeated.
             if seed == nil, total.lives % 50 == 0 {
                 print("seeds from \(next)")
                 fflush(nil)

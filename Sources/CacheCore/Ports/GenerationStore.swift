@@ -23,10 +23,10 @@ public protocol GenerationStore: AnyObject, Sendable {
 
     /// Encrypts and writes an image. Returns false, and leaves nothing on disk, if the write is no longer current.
     ///
-    /// `isCurrent` is called with the key's commit lock held: before a file with the image's bytes exists, and right
-    /// before the entry gets its name. Once the profile is removed after the first call, it is not called again; the
-    /// write is then not current either. `committed` is called with the same lock held, right after the entry got its
-    /// name, and must be short.
+    /// `isCurrent` is called with the key's commit lock held, before each attempt to write the image to a temporary file
+    /// and right before the entry gets its name. If the profile was removed in between, the write is not current even if
+    /// `isCurrent` last returned true. `committed` is called with the same lock held, right after the entry got its name,
+    /// and must be short.
     func write(_ imageKey: ImageKey, _ image: Image, isCurrent: () -> Bool, committed: () -> Void) throws -> Bool
 
     /// Evicts images while a quota is exceeded. Called after each write. May take long.

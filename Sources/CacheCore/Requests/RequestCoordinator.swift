@@ -384,7 +384,7 @@ struct RequestCoordinator: Sendable {
 
     // MARK: Writing to disk
 
-    /// Whether a downloaded image may still be written. Called right before it appears on disk.
+    /// Whether a downloaded image may still be written. Called before each step of the write.
     func mayStore(_ id: FlightID) -> Bool { flights[id.imageKey]?.storing?.flight.number == id.number }
 
     /// Handles an image that has been written, or need not be.

@@ -87,7 +87,7 @@ public final class InvalidationService: Sendable {
         let uid = entry.owner.uid
         do throws(CacheFailure) {
             var receipt = Receipt(users: 1, sessions: entry.sessions)
-            // After a power cut, an earlier key file would open images of an earlier generation.
+            // Otherwise a power cut could restore an earlier key file, which opens images of an earlier generation.
             try await sessions.makeDurable(uid, on: services.invalidationPool)
             // A few at a time, so that logouts of other accounts are served in between (F66).
             for start in stride(from: 0, to: profiles.count, by: Self.profilesAtOnce) {
@@ -102,7 +102,7 @@ public final class InvalidationService: Sendable {
             return receipt
         } catch {
             log.warning(
-                "failed to remove images of a profile; purging all images of the user",
+                "purge of profiles failed; purging all images of the user",
                 metadata: ["uid": "\(uid)", "command": "purge", "reason": "\(error)"])
             return nil
         }
@@ -149,6 +149,8 @@ public final class InvalidationService: Sendable {
         case .endSession(let session, let login, let remaining):
             if entry.state.withLockedValue({ login != $0.login || !$0.isStored }) {
                 try await sessions.save(login, of: entry, on: services.invalidationPool)
+            } else {
+                try await sessions.makeDurable(owner.uid, on: services.invalidationPool)
             }
             logInfo("logged out", owner, ["sessions": "\(remaining)"])
             entry.change { $0.sessionEnded(session, login) }

@@ -254,8 +254,8 @@ public final class UserSessions: Sendable {
     /// Makes a login durable. Requires the entry's lock.
     func save(_ login: LoginRecord, of entry: UserEntry, on pool: any BlockingPool) async throws(CacheFailure) {
         let owner = entry.owner
-        entry.state.withLockedValue { $0.isStored = false }
+        entry.state.withLockedValue { $0.saveBegan() }
         try await pool.run(for: owner.uid) { try self.services.store.commitSessions(owner, login) }
-        entry.state.withLockedValue { $0.isStored = true }
+        entry.state.withLockedValue { $0.saved() }
     }
 }

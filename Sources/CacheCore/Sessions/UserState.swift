@@ -27,8 +27,8 @@ struct UserState: Sendable {
 
     private(set) var phase = Phase.unknown
     private(set) var login = LoginRecord(loggedInAt: 0)
-    /// Whether `login` is on disk. After a failed write, the disk may have either record.
-    var isStored = true
+    /// False after a failed write: the disk may have this login or the one that was being written.
+    private(set) var isStored = true
     /// Refreshes the tokens of this login, if it has a refresh token. A purge keeps it.
     private(set) var service: AccessTokenService?
     /// Sessions that end with a connection, and the connections that hold them.
@@ -69,7 +69,7 @@ struct UserState: Sendable {
             phase = .loggedOut
             return
         }
-        login = stored
+        (login, isStored) = (stored, true)
         self.service = service
     }
 
@@ -139,7 +139,7 @@ struct UserState: Sendable {
 
     /// Records a durable login, whose tokens `service` refreshes.
     mutating func loggedIn(_ login: LoginRecord, _ request: LoginRequest, service: AccessTokenService?) {
-        (self.login, self.service) = (login, service)
+        (self.login, self.service, isStored) = (login, service, true)
         if let connection = request.heldBy { held[request.session.detached(), default: []].insert(connection) }
     }
 
@@ -149,10 +149,14 @@ struct UserState: Sendable {
     /// Updates the login with the tokens of its service. Nil if the service's login has ended.
     mutating func updateTokens(from service: AccessTokenService) throws(CacheFailure) -> LoginRecord? {
         guard self.service === service, let tokens = service.durableTokens else { return nil }
-        login.tokens = tokens
+        (login.tokens, isStored) = (tokens, false)
         if case .broken(_, let reason) = phase { throw Self.closed(reason) }
         return login
     }
+
+    mutating func saveBegan() { isStored = false }
+
+    mutating func saved() { isStored = true }
 
     // MARK: Purge and logout
 

@@ -87,8 +87,8 @@ extension ImageFiles {
             guard isCurrent() else { return false }
             // Created first, so that a full disk is noticed while there is nothing to undo.
             _ = try openOrCreateDirectory(of: generation, bucket: address.bucket)
-            // Registered before the file exists, under the commit lock, so that a purge of the profile sees it. A purge
-            // that is complete is seen by `isCurrent`: after a kill, the current key would open the file.
+            // An earlier purge of the profile has made `isCurrent` false, and a later one finds the registration, since
+            // both hold the commit lock. Otherwise a kill could leave a file that the current key opens (F78).
             temporaryFiles.register(temporary, of: address.profile, in: generation)
             return true
         }

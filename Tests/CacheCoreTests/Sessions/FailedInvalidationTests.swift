@@ -160,15 +160,17 @@ import Testing
 
     @Test func `I4: state found on disk is made durable before a reply`() async throws {
         try await daemon.logIn(.alice)
-        // Neither a login that changes nothing nor a logout of an unknown user has a commit.
+        // A login or a logout that changes nothing has no commit.
         daemon.store.fail(.makeDurable, times: .max)
         await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logIn(.alice) }
         await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logOut(.carol) }
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.logOut(.alice, session: "other") }
         // Reads do not need durable state (I9).
         #expect(daemon.sessions.openCache(.alice) != nil)
         daemon.store.fail(.makeDurable, times: 0)
         try await daemon.logIn(.alice)
         #expect(try await daemon.logOut(.carol).users == 0)
+        #expect(try await daemon.logOut(.alice, session: "other").sessions == 1)
     }
 
     @Test(arguments: [false, true])

@@ -64,10 +64,24 @@ import Testing
         _ = next.world.log.removeAll()
         _ = try await next.purge(.alice, "bob")
         #expect(next.world.log.events.filter { ["makeDurable", "remove"].contains($0) } == ["makeDurable", "remove"])
-        next.store.fail(.makeDurable)
-        _ = next.world.log.removeAll()
-        _ = try await next.purge(.alice, "bob")
-        #expect(next.world.log.events.contains("commitPurge"))
+    }
+
+    @Test func `I4: if the login cannot be made durable, a purge of a profile purges all images`() async throws {
+        try await daemon.logIn(.alice)
+        try await daemon.put(.alice, "carol", "hers")
+        _ = daemon.world.log.removeAll()
+        daemon.store.fail(.makeDurable)
+        #expect(try await daemon.purge(.alice, "bob").users == 1)
+        #expect(daemon.world.log.events == ["makeDurable", "close", "wipe", "commitPurge", "discard"])
+        #expect(await daemon.get(.alice, "carol", cached: true) == "null")
+    }
+
+    @Test func `I4: if nothing can be made durable, a purge of a profile fails and closes the user`() async throws {
+        try await daemon.logIn(.alice)
+        daemon.store.fail(.makeDurable)
+        daemon.store.fail(.commitPurge)
+        await #expect(throws: CacheFailure.inputOutput("EIO")) { try await daemon.purge(.alice, "bob") }
+        #expect(await daemon.get(.alice, "bob") == "inputOutput(\"purge or logout not durable yet, retrying: EIO\")")
     }
 
     @Test func `I4: if profiles cannot be removed, all images are purged`() async throws {

@@ -69,7 +69,7 @@ import Testing
         #expect(html.contains("<span class=\"pill bad\">down</span>"))
         #expect(html.contains("<p class=\"notice\">The daemon sleeps.</p>"))
         #expect(html.contains("<p class=\"figure\">100 %</p>"))
-        #expect(!html.contains("Invalidations"))
+        #expect(!html.contains("Logins and invalidations"))
         #expect(page([]).contains("not scraped yet"))
     }
 

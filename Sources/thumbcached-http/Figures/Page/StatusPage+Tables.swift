@@ -86,7 +86,7 @@ extension StatusPage {
         let isCounted = sum("store_counted") != 0
         return [
             list(
-                "Invalidations",
+                "Logins and invalidations",
                 [
                     bad("pending", "invalidations_pending"), bad("failed attempts", "invalidations_failed_total"),
                     count("logins", "logins_total"), count("logouts", "logouts_total"),
