@@ -31,7 +31,7 @@ private let issuer = "https://id.example.org"
 
 private let rules: TokenRules = {
     var rules = TokenRules()
-    (rules.issuer, rules.clientID, rules.algorithms) = (issuer, "thumbnails", SignatureAlgorithm.allCases)
+    (rules.issuer, rules.clientID) = (issuer, "thumbnails")
     (rules.otherAudiences, rules.requiresExpiry) = (["mail"], false)
     return rules
 }()
