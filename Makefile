@@ -72,7 +72,7 @@ SECURITY_UNITS = thumbcached.service thumbcached-fetcher.service thumbcached-log
 
 .PHONY: help demo demo-programs demo-fleet test test-fleet test-examples python-client check release release-fleet site install \
     install-fleet install-documents install-fleet-documents vendor sources deb deb-source reproducible rpm-test lint-deb sbom \
-    test-system test-container tsan asan fuzz history-test fleet-test fleet-scale power-cut-test \
+    test-system test-container tsan asan fuzz history-test kept-store fleet-test fleet-scale power-cut-test \
     failing-calls-test mutation-test simulate model-check soak bench bench-docs format clean
 
 help: ## list the targets
@@ -397,6 +397,11 @@ bench: ## compare with Redis, memcached, nginx, Varnish and curl: ROUNDS, SKIP
 
 bench-docs: ## copy the results of the last make bench to the documents
 	@python3 bench --from dist/bench.json
+
+kept-store: ## write a store of this version to Tests/KeptStores
+	@tools/install-dependencies build parts test
+	$(OWN_TMPDIR) swift build --build-tests
+	THUMBCACHED_WRITE_STORE=1 tools/run-tests --filter 'UpgradeTests.*write a store'
 
 metrics-document: ## write the tables of docs/metrics.md
 	THUMBCACHED_WRITE_DOCUMENTS=1 tools/run-tests --filter ThumbcachedTests.DaemonMetricsTests

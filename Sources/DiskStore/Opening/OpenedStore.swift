@@ -172,7 +172,11 @@ final class StoreLocks: Sendable {
     }
 }
 
-/// The file VERSION in the cache directory. A newer format is rejected; images of an unknown older one are discarded.
+/// The file VERSION in the cache directory: the format of the whole store. A newer format is rejected; images of an
+/// unknown older one are discarded.
+///
+/// Increase it with each change of a file that an older program would misread, such as a new version of key files or of
+/// session records: without that, an older program would end those logins as damaged.
 enum FormatVersion {
     private static let current = 1
     static let fileName: FileName = "VERSION"
@@ -191,7 +195,7 @@ enum FormatVersion {
         guard number <= current else {
             throw StoreStartError(
                 "the cache directory \(path) has format \(number), made by a newer thumbcached; this one knows format "
-                    + "\(current). Run the newer one, or configure another directory")
+                    + "\(current). Run the newer one, or configure another cache and state directory")
         }
         return number == current ? .current : .unrecognized
     }

@@ -15,14 +15,18 @@ struct Printer {
 
     /// Prints one line per entry of a map or element of an array, and one line for any other value.
     func show(_ value: Value) throws(Failure) {
+        try write(Array(lines(of: value).map { $0 + "\n" }.joined().utf8))
+    }
+
+    func lines(of value: Value) -> [String] {
         switch (style, value) {
-        case (.json, _): try lines([value.json])
+        case (.json, _): return [value.json]
         case (_, .map):
             let pairs = (value.entries ?? []).map { (key: $0.key.plain, value: shown($0.key, $0.value)) }
             let width = style == .aligned ? 1 + (pairs.map(\.key.count).max() ?? 0) : 0
-            try lines(pairs.map { padded($0.key, width) + " " + $0.value })
-        case (_, .array(let values)): try lines(values.map(\.plain))
-        default: try lines([value.plain])
+            return pairs.map { padded($0.key, width) + " " + $0.value }
+        case (_, .array(let values)): return values.map(\.plain)
+        default: return [value.plain]
         }
     }
 
@@ -34,10 +38,6 @@ struct Printer {
         case MetaKey.age.rawValue, MetaKey.ttl.rawValue: Times.duration(seconds)
         default: value.plain
         }
-    }
-
-    private func lines(_ lines: [String]) throws(Failure) {
-        try write(Array(lines.map { $0 + "\n" }.joined().utf8))
     }
 }
 

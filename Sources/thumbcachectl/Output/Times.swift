@@ -35,12 +35,17 @@ enum Times {
         return String(decoding: bytes.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
+    /// A duration that the daemon reports, which may be no number.
+    static func duration(_ seconds: Double) -> String {
+        Int(exactly: seconds.rounded(.towardZero)).map { duration($0) } ?? "-"
+    }
+
     static func duration(_ seconds: Int) -> String {
         let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")]
-        guard let first = units.firstIndex(where: { abs(seconds) >= $0.0 }) else { return "0 s" }
+        guard let first = units.firstIndex(where: { seconds.magnitude >= $0.0 }) else { return "0 s" }
         let (length, name) = units[first]
         var text = "\(seconds / length) \(name)"
-        let rest = abs(seconds % length)
+        let rest = Int((seconds % length).magnitude)
         if first + 1 < units.count, rest / units[first + 1].0 > 0 {
             text += " \(rest / units[first + 1].0) \(units[first + 1].1)"
         }

@@ -95,13 +95,14 @@ struct TopFigures: Sendable {
         return counts.first { $0.count >= total * part }?.bound
     }
 
-    /// The hit rate, 0 to 1, since an earlier time, or since the start.
+    /// The hit rate, 0 to 1, since an earlier time, or since the start; nil if unknown.
     func hitRate(since before: TopFigures? = nil) -> Double? {
         let start = before ?? TopFigures(startOf: self)
-        guard let hits = requests(Self.hits, since: start), let misses = requests(Self.misses, since: start),
-            hits + misses > 0
+        guard let hits = requests(Self.hits, since: start), let misses = requests(Self.misses, since: start)
         else { return nil }
-        return hits / (hits + misses)
+        // Not a number without requests.
+        let rate = hits / (hits + misses)
+        return 0...1 ~= rate ? rate : nil
     }
 
     /// All counters at 0, as at the daemon's start.

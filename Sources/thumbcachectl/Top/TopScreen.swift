@@ -43,7 +43,7 @@ struct TopScreen {
     }
 
     private func header(_ size: Terminal.Size) -> String {
-        let uptime = now["uptime_seconds"].map { "   up \(Times.duration(Int($0)))" } ?? ""
+        let uptime = now["uptime_seconds"].map { "   up \(Times.duration($0))" } ?? ""
         let left = "thumbcached \(PlainText.escape(now.version))\(uptime)"
         let gap = size.columns - left.count - clock.count
         return gap < 2 ? fitted(left, size) : left + String(repeating: " ", count: gap) + clock
@@ -219,7 +219,7 @@ struct TopScreen {
 
     private var failedOrigins: [Row] {
         now.origins.map { origin in
-            let wait = Times.duration(Int(origin.retry))
+            let wait = Times.duration(origin.retry)
             return Row(
                 name: "origin", fields: ["\(PlainText.escape(origin.name)) failed; next attempt in \(wait)"],
                 isAlarm: true, weight: 7)

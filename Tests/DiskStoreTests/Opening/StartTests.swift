@@ -1,8 +1,9 @@
 import CacheCore
-import DiskStore
 import Foundation
 import NIOConcurrencyHelpers
 import Testing
+
+@testable import DiskStore
 
 private func failure(_ body: () throws -> Void) -> String? {
     do {
@@ -223,7 +224,7 @@ func `an invalid session file ends the login durably`(how: String) throws {
     }
 }
 
-@Test func `a newer format is rejected; images of an unknown format are discarded and logins kept`() throws {
+@Test func `F90: a newer format is rejected; images of an unknown format are discarded and logins kept`() throws {
     let tree = try TestTree()
     try tree.withStore { store in try store.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
     let path = URL(fileURLWithPath: tree.cache + "/VERSION")
@@ -243,6 +244,20 @@ func `an invalid session file ends the login durably`(how: String) throws {
             #expect(tree.files(under: tree.cache + "/trash").isEmpty)
         }
     }
+}
+
+/// An older program ends logins in an unknown format as damaged, unless it refuses the whole store.
+@Test func `F90: a format of a login's files belongs to one format of the store`() throws {
+    let tree = try TestTree()
+    try tree.withStore { store in _ = try store.commitLogin(alice, .plain) }
+    func formatByte(_ path: String) throws -> UInt8 { try Data(contentsOf: URL(fileURLWithPath: path))[7] }
+    let version = try String(contentsOfFile: tree.cache + "/VERSION", encoding: .utf8)
+    let record = try SessionRecord(user: alice.user, login: .plain).encoded().bytes
+    let formats = [
+        try formatByte(tree.state + "/names.key"), try formatByte(try #require(tree.keyFiles.first)),
+        try formatByte(try #require(tree.sessionFiles.first)), try #require(record.first),
+    ]
+    #expect(formats == [1, 1, 1, 4] && version == "thumbcached 1\n", "increase FormatVersion.current, too")
 }
 
 @Test func `F52: with keys in the runtime directory a reboot logs out all users`() throws {

@@ -1,10 +1,11 @@
 """A client program of a user: logs an account in, stores images, and reads them repeatedly until a signal ends it.
 
-    application.py ACCOUNT REPORT [--images N] [--each] [--get-only] [--session ID] [--resume]
+    application.py ACCOUNT REPORT [--images N] [--each] [--get-only] [--new-images] [--session ID] [--resume]
 
 Compares every image with what it stored. REPORT is a JSON file with the counters, rewritten regularly. --each opens a
-connection for each request. --get-only stores the images once, at the start. --resume neither logs in nor stores: the
-account is logged in and has images. SIGTERM and SIGHUP end the program.
+connection for each request. --get-only stores the images once, at the start. --new-images replaces an image by a new
+one at each PUT. --resume neither logs in nor stores: the account is logged in and has images. SIGTERM and SIGHUP end
+the program.
 """
 
 import argparse
@@ -31,11 +32,13 @@ class Application:
         self.session = arguments.session
         self.each = arguments.each
         self.get_only = arguments.get_only
+        self.new_images = arguments.new_images
         self.report_file = arguments.report
         self.images = {
             f"contact-{number}": make_image(f"{arguments.account} {number}", size=2000)
             for number in range(arguments.images)
         }
+        self.puts = 0
         self.client = None
         self.stopped = False
         self.reported = 0.0
@@ -81,7 +84,7 @@ class Application:
             self.request("PUT", self.account, profile, image)
 
     def get_all(self):
-        for number, (profile, image) in enumerate(self.images.items()):
+        for number, (profile, image) in enumerate(list(self.images.items())):
             answer = self.request("GET", self.account, profile)
             if answer == image:
                 self.seen["hits"] += 1
@@ -91,9 +94,17 @@ class Application:
                 self.seen["wrong"] += 1
             # One PUT for every eight GETs.
             if number % 8 == 7 and not self.get_only:
-                self.request("PUT", self.account, profile, image)
+                self.put(profile, image)
             self.report()
             time.sleep(PAUSE)
+
+    def put(self, profile, image):
+        if self.new_images:
+            self.puts += 1
+            image = make_image(f"{self.account} {profile} {self.puts}", size=2000)
+        if self.request("PUT", self.account, profile, image) is not FAILED:
+            # From here on, a GET must return this image.
+            self.images[profile] = image
 
     def request(self, *words):
         """Returns the reply, or FAILED after counting the error.
@@ -163,6 +174,7 @@ def main():
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--get-only", action="store_true")
+    parser.add_argument("--new-images", action="store_true")
     parser.add_argument("--session", default="default")
     parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()

@@ -22,7 +22,7 @@ import ThumbcacheProtocol
 
     @Test(arguments: [
         (0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (3_600, "1 h"), (3_661, "1 h 1 min"),
-        (90_000, "1 d 1 h"), (-61, "-1 min 1 s"),
+        (90_000, "1 d 1 h"), (-61, "-1 min 1 s"), (.min, "-106751991167300 d 15 h"),
     ])
     func `a duration has its two largest units`(_ seconds: Int, _ text: String) {
         #expect(Times.duration(seconds) == text)

@@ -121,6 +121,25 @@ import Testing
         #expect(lines[8].hasPrefix("hits        - now   66.7 % total"))
     }
 
+    @Test func `F22: numbers that are infinite, too large or not a number are shown as unknown`() throws {
+        let bucket = "thumbcached_request_duration_seconds_bucket"
+        let text = """
+            thumbcached_uptime_seconds +Inf
+            thumbcached_origin_retry_seconds{origin="o"} 1e19
+            \(bucket){source="memory",le="+Inf"} +Inf
+            \(bucket){source="origin",le="+Inf"} 1
+            """
+        let figures = TopFigures(try ThumbcacheMetrics(text), time: 1)
+        let lines = TopScreen(now: figures, before: nil, clock: "").lines(.standard).map(\.text)
+        #expect(lines.first?.hasPrefix("thumbcached    up - ") == true)
+        #expect(lines.contains("hits        - now   - total   -/s stale"))
+        #expect(lines.last == "origin      o failed; next attempt in -")
+        let info = TopFigures(info: "uptime_in_seconds:nan\r\norigin_o:retry_in_ms=inf\r\n", time: 1)
+        let ownLines = TopScreen(now: info, before: nil, clock: "").lines(.standard).map(\.text)
+        #expect(ownLines.first?.hasPrefix("thumbcached    up - ") == true)
+        #expect(ownLines.last == "origin      o failed; next attempt in -")
+    }
+
     @Test func `a user without admin rights sees own statistics`() {
         func figures(_ time: Double, _ hits: Int) -> TopFigures {
             TopFigures(

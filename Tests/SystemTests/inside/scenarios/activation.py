@@ -24,13 +24,14 @@ def on_demand(machine):
 
 
 def under_load(machine, change, times=1, is_orderly=True):
-    """Applies a change to the service `times` times while three applications send requests. No request may fail and no
-    image may be missing; after an orderly stop, no connection may be reset.
+    """Applies a change to the service `times` times while three applications send requests. No request may fail, no image
+    may be missing, and a GET must return the last image whose PUT was acknowledged; after an orderly stop, no connection
+    may be reset.
     """
     alice, bob = machine.people.alice, machine.people.bob
-    persistent = machine.people.login(alice)
-    reconnecting = machine.people.login(bob, each=True)
-    applications = [persistent, reconnecting, machine.people.login(bob, account="chat")]
+    persistent = machine.people.login(alice, new_images=True)
+    reconnecting = machine.people.login(bob, each=True, new_images=True)
+    applications = [persistent, reconnecting, machine.people.login(bob, account="chat", new_images=True)]
     for _ in range(times):
         change()
         for application in applications:
