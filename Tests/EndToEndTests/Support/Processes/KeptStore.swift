@@ -10,7 +10,7 @@ struct KeptStore: CustomTestStringConvertible, Sendable {
 
     static let daemon = "daemon"
     private static let contents = "contents.json"
-    private static let directory = "\(Files.repository)/Tests/KeptStores"
+    static let directory = "\(Files.repository)/Tests/KeptStores"
 
     /// A login in the store.
     struct User: Codable {
@@ -36,33 +36,32 @@ struct KeptStore: CustomTestStringConvertible, Sendable {
     }
 
     private static let suffix = ".tar.gz"
-    private var archive: String { "\(Self.directory)/\(version)\(Self.suffix)" }
+    private var name: String { "\(version)\(Self.suffix)" }
 
     var testDescription: String { version }
 
     /// Extracts the store as one of the uid that runs the tests, and returns its logins.
     func extract(to machine: Machine) throws -> [User] {
         try machine.runSuccessfully([
-            "tar", "--extract", "--no-same-owner", "--preserve-permissions", "--file", archive, "--directory",
-            machine.directory,
+            "tar", "--extract", "--no-same-owner", "--preserve-permissions", "--file",
+            "\(Self.directory)/\(name)", "--directory", machine.directory,
         ])
         return try JSONDecoder().decode([User].self, from: Data(read(machine.path(Self.contents))))
     }
 
-    /// Archives the store of a stopped daemon.
-    func write(_ daemon: Daemon, holding users: [User]) throws {
+    /// Archives the store of a stopped daemon in a directory.
+    func write(_ daemon: Daemon, holding users: [User], in directory: String) throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
         let machine = daemon.machine
         try encoder.encode(users).write(to: URL(fileURLWithPath: machine.path(Self.contents)))
-        try FileManager.default.createDirectory(atPath: Self.directory, withIntermediateDirectories: true)
         let members = [daemon.cache, daemon.state, daemon.pending].map {
             String($0.dropFirst(machine.directory.count + 1))
         }
         try machine.runSuccessfully(
             [
                 "tar", "--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--file",
-                archive, "--directory", machine.directory, Self.contents,
+                "\(directory)/\(name)", "--directory", machine.directory, Self.contents,
             ] + members, environment: ["GZIP": "-9"])
     }
 }
