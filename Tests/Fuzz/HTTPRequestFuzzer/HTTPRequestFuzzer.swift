@@ -35,7 +35,7 @@ private func head(_ text: Slice<UnsafeRawBufferPointer>) -> HTTPRequestHead {
         let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         // SwiftNIO rejects other names.
         guard parts.count == 2, parts[0].utf8.allSatisfy({ 0x21...0x7E ~= $0 }) else { continue }
-        headers.add(name: String(parts[0]), value: String(parts[1]))
+        headers.add(name: String(parts[0]), value: String(parts[1].drop { $0 == " " }))
     }
     return HTTPRequestHead(version: .http1_1, method: .GET, uri: lines.first ?? "", headers: headers)
 }
