@@ -21,6 +21,8 @@ let cRules: [CSetting] = [
     .enableWarning("extra"),
     .treatAllWarnings(as: .error),
 ]
+/// For C that parses foreign bytes.
+let cFuzzRules: [CSetting] = isFuzzing ? [.unsafeFlags(["-fsanitize=fuzzer-no-link,address"])] : []
 
 // Optional parts and the header that each needs. THUMBCACHED_PARTS, which `make` sets, lists the parts to build,
 // separated by commas. Without it, a part is built if its header is installed.
@@ -86,7 +88,7 @@ let package = Package(
             name: "CCurl", cSettings: cRules, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("ssl")]),
         .target(name: "COpenSSL", cSettings: cRules, linkerSettings: [.linkedLibrary("crypto")]),
         .target(
-            name: "CDNS", cSettings: cRules + (hasFederation ? [.define("CDNS_HAS_CARES")] : []),
+            name: "CDNS", cSettings: cRules + cFuzzRules + (hasFederation ? [.define("CDNS_HAS_CARES")] : []),
             linkerSettings: (hasFederation ? [.linkedLibrary("cares")] : []) + [.linkedLibrary("resolv")]),
         .target(name: "CLinux", cSettings: cRules),
         .target(
@@ -113,7 +115,7 @@ let package = Package(
         .target(
             name: "Thumbcache",
             dependencies: ["ThumbcacheProtocol", "ImageOptions", "LinuxSupport", nioCore, nioPosix, nioLocks, logging],
-            swiftSettings: swiftRules),
+            swiftSettings: swiftRules + fuzzRules),
 
         // The cache's logic, without input and output.
         .target(
@@ -363,21 +365,59 @@ if isFuzzing {
             name: program, dependencies: package.targets[index].dependencies, exclude: ["Main.swift"],
             swiftSettings: swiftRules + fuzzRules)
     }
+    // The decoders of the package in fleet, without its servers and their TLS libraries.
+    package.dependencies.append(.package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"))
+    let jwtKit = Target.Dependency.product(name: "JWTKit", package: "jwt-kit")
+    let decoders: [(name: String, sources: [String], dependencies: [Target.Dependency])] = [
+        (
+            "Fleet", ["Stream", "Redis/RedisAddress.swift", "Redis/RedisConnection.swift"],
+            ["Thumbcache", "ThumbcacheProtocol", "LinuxSupport", nioCore]
+        ),
+        ("thumbcached-relay", ["Decisions/Decision.swift", "Decisions/Position.swift"], ["Fleet", "LinuxSupport"]),
+        (
+            "thumbcached-oidc",
+            ["Token", "Keys/KeySet.swift", "Keys/KeyStore.swift", "HTTP/ClientAddress.swift", "HTTP/LogoutForm.swift"]
+                + ["Publishing/IDTemplate.swift"],
+            ["Thumbcache", "JSONReader", "LinuxSupport", nioCore, logging, jwtKit]
+        ),
+    ]
+    package.targets += decoders.map { decoder in
+        let path = "fleet/Sources/\(decoder.name)"
+        let files = FileManager.default.subpaths(atPath: "\(Context.packageDirectory)/\(path)") ?? []
+        let others = files.filter { file in
+            file.hasSuffix(".swift") && !decoder.sources.contains { file == $0 || file.hasPrefix("\($0)/") }
+        }
+        return .target(
+            name: decoder.name, dependencies: decoder.dependencies, path: path, exclude: others,
+            swiftSettings: swiftRules + fuzzRules)
+    }
     package.targets.append(.target(name: "CFuzzMain", path: "Tests/CFuzzMain", cSettings: cRules))
+    let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
     let fuzzers: [(name: String, underTest: [Target.Dependency])] = [
         ("ConfigurationFuzzer", ["thumbcached", "CacheCore", "DaemonServer", "ThumbcacheProtocol"]),
         ("DecoderFuzzer", ["ThumbcacheProtocol", nioCore]),
         ("DirectoryEntryFuzzer", ["ImageFetcher", "CacheCore", nioCore]),
         ("EntryFuzzer", ["DiskStore", "CacheCore", nioCore]),
         ("FetcherReportFuzzer", ["HelperProtocol", "ThumbcacheProtocol", "CacheCore", "LinuxSupport", nioCore]),
+        ("HelperMessageFuzzer", ["HelperProtocol", "CacheCore", "ImageOptions", "LinuxSupport", nioCore]),
+        ("HTTPRequestFuzzer", ["thumbcached-http", "Thumbcache", nioCore, nioEmbedded, nioHTTP1]),
+        (
+            "LogoutTokenFuzzer",
+            ["thumbcached-oidc", "Fleet", "Thumbcache", "JSONReader", "LinuxSupport", nioLocks, jwtKit]
+        ),
         ("PrinterFuzzer", ["thumbcachectl", "ThumbcacheProtocol", nioCore]),
+        ("RepairFuzzer", ["thumbcached-renderer", nioCore]),
+        ("ReplyFuzzer", ["thumbcachectl", "thumbcached-http", "Thumbcache", "ThumbcacheProtocol", nioCore]),
         ("ResponseFuzzer", ["ImageFetcher", "CacheCore"]),
+        ("ServiceRecordFuzzer", ["ImageFetcher", "Origins", nioCore]),
         ("SnifferFuzzer", ["CacheCore", nioCore]),
+        ("StreamFuzzer", ["thumbcached-relay", "Fleet", "ThumbcacheProtocol", nioCore]),
         ("TokenResponseFuzzer", ["ImageFetcher", "CacheCore"]),
         ("URLFuzzer", ["ImageFetcher", "Origins", "CacheCore", nioCore]),
     ]
     let present = fuzzers.filter {
         FileManager.default.fileExists(atPath: "\(Context.packageDirectory)/Tests/Fuzz/\($0.name)")
+            && (hasRenderer || $0.name != "RepairFuzzer")
     }
     package.targets += present.map { fuzzer in
         .executableTarget(

@@ -24,46 +24,7 @@ package struct FleetStream: Sendable {
             ["XRANGE", name, "\(position)", "\(position)"],
             ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["TIME"], ["EXEC"],
         ])
-        let replies = transaction.last?.elements ?? []
-        guard replies.count == 5 else { throw RedisError("unexpected reply to EXEC") }
-        var snapshot = StreamSnapshot(
-            streamIdentity: replies[0].text, stream: nil, time: try Self.milliseconds(replies[4]))
-        switch replies[1] {
-        case .error(_, "no such key"): break
-        case .error(let code, let message): throw RedisError("XINFO STREAM \(name): \(oneLine("\(code) \(message)"))")
-        default: snapshot.stream = try stream(replies[1], position: replies[2], entries: replies[3])
-        }
-        return snapshot
-    }
-
-    private func stream(_ info: Value, position: Value, entries: Value) throws(RedisError) -> StreamSnapshot.Stream {
-        func id(_ value: Value?) throws(RedisError) -> StreamID? {
-            guard let value, !value.isNull else { return nil }
-            guard let id = (value.elements?.first ?? value).text.flatMap({ StreamID($0) }) else {
-                throw RedisError("XINFO STREAM \(name) has an invalid id")
-            }
-            return id
-        }
-        guard let last = try id(info["last-generated-id"]), let count = info["length"]?.number else {
-            throw RedisError("XINFO STREAM \(name) lacks last-generated-id or length")
-        }
-        guard let added = info["entries-added"]?.number else {
-            throw RedisError("the server does not count a stream's entries: Redis 7 or later is needed, or Valkey")
-        }
-        guard let lastDeleted = try id(info["max-deleted-entry-id"]) else {
-            throw RedisError("the server does not record deleted ids: Redis 7 or later is needed, or Valkey")
-        }
-        guard let found = position.elements, let next = entries.elements else {
-            throw RedisError("XRANGE \(name) returned an unexpected reply")
-        }
-        var stream = StreamSnapshot.Stream(
-            lastID: last, firstID: try id(info["first-entry"]), lastEntryID: try id(info["last-entry"]),
-            lastDeletedID: lastDeleted, added: added, count: count, hasPosition: !found.isEmpty)
-        for value in next {
-            guard let entry = StreamEntry(value) else { throw RedisError("XRANGE \(name) has a malformed entry") }
-            stream.entries.append(entry)
-        }
-        return stream
+        return try StreamSnapshot(transaction.last?.elements ?? [], of: name)
     }
 
     /// Sets the stream's identity, unless it has changed since a snapshot.
@@ -109,15 +70,7 @@ package struct FleetStream: Sendable {
         let transaction = try await connection.pipeline([
             ["MULTI"], ["GET", streamIdentity], ["TIME"], ["HGETALL", hosts], ["EXEC"],
         ])
-        let replies = transaction.last?.elements ?? []
-        guard replies.count == 3 else { throw RedisError("unexpected reply to EXEC") }
-        guard let entries = replies[2].entries else {
-            throw RedisError("\(hosts) is not a hash; remove it with: redis-cli DEL \(hosts)")
-        }
-        let states = entries.map { ($0.key.text ?? "?", $0.value.text.flatMap { HostState($0) } ?? .unknown) }
-        return HostTable(
-            streamIdentity: replies[0].text, time: try Self.milliseconds(replies[1]),
-            states: states.sorted { $0.0 < $1.0 })
+        return try HostTable(transaction.last?.elements ?? [], of: hosts)
     }
 
     package func forget(host: String) async throws(RedisError) -> Bool {
@@ -192,6 +145,50 @@ package struct FleetStream: Sendable {
     }
 }
 
+extension StreamSnapshot {
+    /// Parses the replies of the transaction that ``FleetStream/snapshot(after:)`` sends.
+    package init(_ replies: [Value], of name: String) throws(RedisError) {
+        guard replies.count == 5 else { throw RedisError("unexpected reply to EXEC") }
+        self.init(streamIdentity: replies[0].text, stream: nil, time: try FleetStream.milliseconds(replies[4]))
+        switch replies[1] {
+        case .error(_, "no such key"): break
+        case .error(let code, let message): throw RedisError("XINFO STREAM \(name): \(oneLine("\(code) \(message)"))")
+        default: stream = try Stream(replies[1], position: replies[2], entries: replies[3], of: name)
+        }
+    }
+}
+
+extension StreamSnapshot.Stream {
+    fileprivate init(_ info: Value, position: Value, entries: Value, of name: String) throws(RedisError) {
+        func id(_ value: Value?) throws(RedisError) -> StreamID? {
+            guard let value, !value.isNull else { return nil }
+            guard let id = (value.elements?.first ?? value).text.flatMap({ StreamID($0) }) else {
+                throw RedisError("XINFO STREAM \(name) has an invalid id")
+            }
+            return id
+        }
+        guard let last = try id(info["last-generated-id"]), let count = info["length"]?.number else {
+            throw RedisError("XINFO STREAM \(name) lacks last-generated-id or length")
+        }
+        guard let added = info["entries-added"]?.number else {
+            throw RedisError("the server does not count a stream's entries: Redis 7 or later is needed, or Valkey")
+        }
+        guard let lastDeleted = try id(info["max-deleted-entry-id"]) else {
+            throw RedisError("the server does not record deleted ids: Redis 7 or later is needed, or Valkey")
+        }
+        guard let found = position.elements, let next = entries.elements else {
+            throw RedisError("XRANGE \(name) returned an unexpected reply")
+        }
+        self.init(
+            lastID: last, firstID: try id(info["first-entry"]), lastEntryID: try id(info["last-entry"]),
+            lastDeletedID: lastDeleted, added: added, count: count, hasPosition: !found.isEmpty)
+        for value in next {
+            guard let entry = StreamEntry(value) else { throw RedisError("XRANGE \(name) has a malformed entry") }
+            self.entries.append(entry)
+        }
+    }
+}
+
 /// The table of hosts at one moment.
 package struct HostTable: Sendable {
     /// The stream's identity, if set.
@@ -203,6 +200,19 @@ package struct HostTable: Sendable {
 
     package init(streamIdentity: String?, time: Int64, states: [(host: String, state: HostState)]) {
         (self.streamIdentity, self.time, self.states) = (streamIdentity, time, states)
+    }
+
+    /// Parses the replies of the transaction that ``FleetStream/hostTable()`` sends.
+    /// - Parameter hosts: the key of the table.
+    package init(_ replies: [Value], of hosts: String) throws(RedisError) {
+        guard replies.count == 3 else { throw RedisError("unexpected reply to EXEC") }
+        guard let entries = replies[2].entries else {
+            throw RedisError("\(hosts) is not a hash; remove it with: redis-cli DEL \(hosts)")
+        }
+        let states = entries.map { ($0.key.text ?? "?", $0.value.text.flatMap { HostState($0) } ?? .unknown) }
+        self.init(
+            streamIdentity: replies[0].text, time: try FleetStream.milliseconds(replies[1]),
+            states: states.sorted { $0.0 < $1.0 })
     }
 }
 
