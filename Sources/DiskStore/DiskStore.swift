@@ -34,7 +34,9 @@ public final class DiskStore: ImageStore {
         now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
         pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
     ) throws {
-        let disk = try Disk(system: system, openDirectories: configuration.openDirectories, random: random)
+        let disk = try Disk(
+            system: system, openDirectories: configuration.openDirectories, openEntries: configuration.openEntries,
+            random: random)
         algorithms = try Algorithms()
         let opened = try storeErrors("opening the store") { [algorithms] in
             try OpenedStore(configuration, disk: disk, algorithms: algorithms, random: random, now: now(), log: log)
@@ -244,13 +246,17 @@ public struct DiskStoreConfiguration: Sendable {
     public var userQuota: Int
     /// Maximum number of directories kept open. Each takes a file descriptor.
     public var openDirectories: Int
+    /// Maximum number of entry files kept open. Each takes a file descriptor.
+    public var openEntries: Int
 
     public init(
         cacheDirectory: String, stateDirectory: String, runtimeDirectory: String? = nil, keys: KeyStorage = .disk,
-        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256
+        pendingLogouts: String? = nil, quota: Int = 1 << 30, userQuota: Int = 64 << 20, openDirectories: Int = 256,
+        openEntries: Int = 1024
     ) {
         (self.cacheDirectory, self.stateDirectory) = (cacheDirectory, stateDirectory)
         (self.runtimeDirectory, self.keys, self.pendingLogouts) = (runtimeDirectory, keys, pendingLogouts)
-        (self.quota, self.userQuota, self.openDirectories) = (quota, userQuota, openDirectories)
+        (self.quota, self.userQuota) = (quota, userQuota)
+        (self.openDirectories, self.openEntries) = (openDirectories, openEntries)
     }
 }

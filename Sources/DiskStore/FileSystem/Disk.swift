@@ -4,18 +4,23 @@ import NIOConcurrencyHelpers
 
 /// The file system with interrupted and short calls completed (F9). The store makes all its calls through it.
 ///
-/// If the process runs out of descriptors, closes those of ``DirectoryCache``, which serve as a reserve for hits and
-/// purges (I9), and retries once.
+/// If the process runs out of descriptors, closes those of ``OpenEntries`` and ``DirectoryCache``, which serve as a
+/// reserve for hits and purges (I9), and retries once.
 final class Disk: Sendable {
     let system: any FileSystem
     let directories: DirectoryCache
+    let openEntries: OpenEntries
     let temporaries: TemporaryNames
     /// Directories whose last fsync failed.
     let failedSyncs = NIOLockedValueBox(FailedSyncs())
 
-    init(system: any FileSystem, openDirectories: Int, random: any RandomSource) throws {
+    /// - Parameters:
+    ///   - openDirectories: maximum number of directories that are kept open.
+    ///   - openEntries: maximum number of entry files that are kept open.
+    init(system: any FileSystem, openDirectories: Int, openEntries: Int = 0, random: any RandomSource) throws {
         self.system = system
         directories = DirectoryCache(capacity: openDirectories)
+        self.openEntries = OpenEntries(capacity: openEntries)
         temporaries = try TemporaryNames(random: random)
     }
 
@@ -113,7 +118,8 @@ final class Disk: Sendable {
             }
         } catch {
             guard error.isOutOfDescriptors else { throw error }
-            guard directories.closeAll() else { throw error }
+            let hadEntries = openEntries.closeAll()
+            guard directories.closeAll() || hadEntries else { throw error }
         }
         return try retryingInterrupts { () throws(SystemError) in try system.open(name, in: directory, for: purpose) }
     }

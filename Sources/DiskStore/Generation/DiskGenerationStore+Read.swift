@@ -44,7 +44,7 @@ extension DiskGenerationStore {
             return try image(in: file, of: Int(status.size), at: address, with: cipher, framing: framing) {
                 file, buffer throws(SystemError) in
                 try file.read(into: buffer)
-            }
+            }?.image
         } catch {
             // An unreadable sector is a torn entry (F6). Other errors, such as ENOMEM, do not concern the entry.
             if error.isMediumError { return nil }
@@ -59,22 +59,24 @@ extension DiskGenerationStore {
 
     /// Reads an entry of `size` bytes into the buffer that is sent, and decrypts it there. Nil if the read was short or
     /// the entry is invalid (I5).
+    /// - Parameter known: see ``EntryHeader/open(_:of:at:with:known:)``.
     func image(
-        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, with cipher: EntryCipher,
-        framing: ReplyFraming,
+        in file: borrowing OpenFile, of size: Int, at address: EntryAddress, known: SealedRecord? = nil,
+        with cipher: EntryCipher, framing: ReplyFraming,
         read: (borrowing OpenFile, UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
-    ) throws(SystemError) -> Image? {
+    ) throws(SystemError) -> (image: Image, sealed: SealedRecord)? {
         // The header uses the space before the image that later holds the reply's prefix.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
         var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
         builder.buffer.moveWriterIndex(to: start + size)
         let opened = try builder.buffer.withUnsafeMutableReadableBytes { bytes throws(SystemError) in
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
-            return try read(file, entry) == size ? EntryHeader.open(entry, of: owner, at: address, with: cipher) : nil
+            guard try read(file, entry) == size else { return nil as (SealedRecord, imageLength: Int)? }
+            return EntryHeader.open(entry, of: owner, at: address, with: cipher, known: known)
         }
-        guard let (record, length) = opened else { return nil }
+        guard let (sealed, length) = opened else { return nil }
         builder.buffer.moveWriterIndex(to: ImageBytes.Builder.headroom + length)
-        return Image(record, bytes: builder.finish(framing))
+        return (Image(sealed.record, bytes: builder.finish(framing)), sealed)
     }
 
     /// Updates the time of last use, at most once an hour.

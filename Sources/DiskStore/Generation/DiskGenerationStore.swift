@@ -139,6 +139,7 @@ final class DiskGenerationStore: GenerationStore {
         gate.drain()
         key.withLockedValue { $0 = nil }
         ciphers.removeAll(of: generation.number)
+        files.disk.openEntries.removeAll(of: generation.number)
         // Open directories, 257 at most, are closed on discarding, so that a receipt does not wait for it.
     }
 
@@ -166,19 +167,23 @@ final class DiskGenerationStore: GenerationStore {
 extension DiskGenerationStore {
     /// The maximum size of an entry that is decrypted on an event loop, which takes about 40 µs.
     private static var maximumCachedRead: Int64 { 128 << 10 }
+    /// The maximum size of a record that is kept in memory with an open file.
+    private static var maximumKeptRecord: Int { 2 << 10 }
 
-    /// Reads an entry if the kernel's caches hold all of it. Costs openat2, fstat, preadv2 and close, none of which
-    /// blocks on the disk. Leaves other cases to ``read(_:framing:)``: a directory that is not open, an invalid entry,
-    /// a use to be recorded.
+    /// Reads an entry if the kernel's caches hold all of it. Costs fstat and preadv2, and openat2 unless the file is
+    /// open (``OpenEntries``), none of which blocks on the disk. Leaves other cases to ``read(_:framing:)``: a directory
+    /// that is not open, an invalid entry, a use to be recorded.
     func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead {
         do {
             return try whileOpen {
                 try withCipher { cipher in
                     let canReadCached = files.canReadCached.load(ordering: .relaxed)
                     guard canReadCached || generation.isNew else { return .unknown }
+                    let key = OpenEntries.Key(generation: generation.number, imageKey: imageKey)
+                    if let image = try readOpen(key, with: cipher, framing: framing) { return .image(image) }
                     let address = try cipher.address(of: imageKey)
                     if generation.isKnownEmpty(address.bucket) { return .nothing }
-                    guard canReadCached, let image = try readCached(address, with: cipher, framing: framing) else {
+                    guard canReadCached, let image = try open(key, at: address, with: cipher, framing: framing) else {
                         return .unknown
                     }
                     return .image(image)
@@ -193,17 +198,49 @@ extension DiskGenerationStore {
         }
     }
 
-    private func readCached(_ address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
+    /// Reads an entry whose file is open. Nil if it is not open, has been unlinked, or is invalid.
+    private func readOpen(_ key: OpenEntries.Key, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
+        guard let entry = files.disk.openEntries[key] else { return nil }
+        let status = try entry.file.status()
+        if canReadCached(status) {
+            return try image(
+                in: entry.file, of: Int(status.size), at: entry.address, known: entry.sealed, with: cipher,
+                framing: framing, read: Self.readCached)?.image
+        }
+        files.disk.openEntries.remove(entry)
+        return nil
+    }
+
+    /// Opens an entry, reads it, and keeps its file open.
+    private func open(
+        _ key: OpenEntries.Key, at address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming
+    ) throws -> Image? {
+        let openEntries = files.disk.openEntries
+        let changes = openEntries.changes
         // Opens by path from the generation's directory: keeping each bucket open would fill DirectoryCache.
         guard let directory = files.disk.directories[generation.key()] else { return nil }
         let file = try files.disk.openCached(address.path, in: directory)
         let status = try file.status()
-        guard canBeEntry(status), status.size <= Self.maximumCachedRead,
-            !Eviction.shouldRecordUse(lastUse: status.modifiedSeconds, now: files.now())
+        guard canReadCached(status),
+            let (image, sealed) = try image(
+                in: file, of: Int(status.size), at: address, with: cipher, framing: framing, read: Self.readCached)
         else { return nil }
-        return try image(in: file, of: Int(status.size), at: address, with: cipher, framing: framing) {
-            file, buffer throws(SystemError) in
-            try file.readCached(into: buffer)
-        }
+        let isShort = Int(status.size) - image.bytes.count <= Self.maximumKeptRecord
+        let entry = OpenEntry(
+            OpenEntries.Key(generation: key.generation, imageKey: key.imageKey.detached()), address, file,
+            isShort ? sealed : nil)
+        openEntries.keep(entry, unlessChangedSince: changes)
+        return image
+    }
+
+    private func canReadCached(_ status: FileStatus) -> Bool {
+        canBeEntry(status) && status.size <= Self.maximumCachedRead
+            && !Eviction.shouldRecordUse(lastUse: status.modifiedSeconds, now: files.now())
+    }
+
+    private static func readCached(
+        _ file: borrowing OpenFile, into buffer: UnsafeMutableRawBufferPointer
+    ) throws(SystemError) -> Int {
+        try file.readCached(into: buffer)
     }
 }

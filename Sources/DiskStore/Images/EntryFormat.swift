@@ -56,17 +56,22 @@ extension EntryHeader {
     }
 
     /// Decrypts an entry in place. Returns nil unless it is exactly as written (I5).
-    /// - Parameter owner: ``owner(of:)``.
+    /// - Parameters:
+    ///   - owner: ``owner(of:)``.
+    ///   - known: the record from an earlier read of the entry. It is decoded again if the tag is another.
     static func open(
-        _ entry: UnsafeMutableRawBufferPointer, of owner: [UInt8], at address: EntryAddress, with cipher: EntryCipher
-    ) -> (SharedRecord, imageLength: Int)? {
+        _ entry: UnsafeMutableRawBufferPointer, of owner: [UInt8], at address: EntryAddress, with cipher: EntryCipher,
+        known: SealedRecord? = nil
+    ) -> (SealedRecord, imageLength: Int)? {
         guard let header = EntryHeader(UnsafeRawBufferPointer(entry), fileSize: entry.count) else { return nil }
         let opened = header.withAuthenticatedData(of: owner, at: address) { authenticated in
             cipher.open(UnsafeMutableRawBufferPointer(rebasing: entry[sealedStart...]), authenticating: authenticated)
         }
         guard let opened else { return nil }
+        let tag = entry.loadUnaligned(fromByteOffset: entry.count - EntryCipher.tagLength, as: SealedRecord.Tag.self)
+        if let known, known.tag == tag { return (known, header.imageLength) }
         let record = ImageRecordCoding.decode(UnsafeRawBufferPointer(rebasing: opened[header.imageLength...]))
-        return record.map { (SharedRecord($0), header.imageLength) }
+        return record.map { (SealedRecord(record: SharedRecord($0), tag: tag), header.imageLength) }
     }
 
     /// The part of the authenticated data that all entries of a generation share.

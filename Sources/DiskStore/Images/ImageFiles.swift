@@ -125,13 +125,16 @@ final class ImageFiles: Sendable {
             known.notDiscarded[generation.number] = nil
         }
         temporaryFiles.forget(generation)
+        disk.openEntries.removeAll(of: generation.number)
         disk.directories.removeAll(of: generation.number)
         disk.forgetFailedSyncs(of: generation.number)
         ledger.withLockedValue { _ = $0.close(generation.number) }
     }
 
+    /// Runs a change of a bucket's entries under its commit lock.
     func withLock<Result>(_ generation: Generation, _ bucket: UInt8, _ body: () throws -> Result) rethrows -> Result {
-        try locks.withLock(for: generation.key(bucket), body)
+        let key = generation.key(bucket)
+        return try locks.withLock(for: key) { try disk.openEntries.changing(key, body) }
     }
 }
 

@@ -9,11 +9,12 @@ import ThumbcacheProtocol
 typealias LiveConfiguration = NIOLockedValueBox<Configuration>
 
 extension Configuration {
-    func store(openDirectories: Int) -> DiskStoreConfiguration {
+    func store(_ descriptors: DescriptorBudget) -> DiskStoreConfiguration {
         DiskStoreConfiguration(
             cacheDirectory: storage.cache, stateDirectory: storage.state, runtimeDirectory: storage.runtime,
             keys: storage.keys, pendingLogouts: sessions.pendingLogouts.isEmpty ? nil : sessions.pendingLogouts,
-            quota: storage.quota, userQuota: storage.userQuota, openDirectories: openDirectories)
+            quota: storage.quota, userQuota: storage.userQuota, openDirectories: descriptors.directories,
+            openEntries: descriptors.entries)
     }
 
     var cacheSettings: CacheSettings {

@@ -56,8 +56,8 @@ enum Daemon {
         try confine(configuration, socketDirectory, log)
         // Its locks prevent a second daemon.
         let store = try DiskStore(
-            configuration: configuration.store(openDirectories: descriptors.directories),
-            accountOf: { accounts.account(of: $0) }, yield: backgroundYield().yield, log: log)
+            configuration: configuration.store(descriptors), accountOf: { accounts.account(of: $0) },
+            yield: backgroundYield().yield, log: log)
         try endLoginsOfEarlierBoot(store, environment, configuration, log)
         try store.start(after: restAtStart)
         let fetcher = try FetcherClient(

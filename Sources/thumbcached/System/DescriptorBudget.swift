@@ -5,12 +5,15 @@ import Logging
 
 /// Divides the process's descriptors, so that connections never take those that the disk and helpers need (I9, F15).
 ///
-/// If the limit is too low, the daemon keeps fewer directories open, which only costs time. If that is not enough, it
+/// If the limit is too low, the daemon keeps fewer entry files and directories open, which only costs time. If that is not enough, it
 /// accepts fewer connections and logs a warning.
 struct DescriptorBudget: Equatable, Sendable {
+    var entries: Int
     var directories: Int
     var connections: Int
 
+    /// Entry files that the store keeps open if the limit permits.
+    static let entries = 1024
     /// Directories that the store keeps open if the limit permits.
     static let directories = 256
     private static let minimumDirectories = 16
@@ -23,7 +26,7 @@ struct DescriptorBudget: Equatable, Sendable {
     }
 
     static func needed(_ configuration: Configuration, diskThreads: Int) -> Int {
-        fixed(threads: configuration.threads, diskThreads: diskThreads) + directories
+        fixed(threads: configuration.threads, diskThreads: diskThreads) + entries + directories
             + configuration.limits.server.connections
     }
 
@@ -41,7 +44,7 @@ struct DescriptorBudget: Equatable, Sendable {
                     + "limits.admin-connections or threads")
         }
 
-        // Connections first: directories get the rest.
+        // Connections first, then directories: entry files get the rest.
         func allocate(_ wanted: Int) -> Int {
             let allocated = min(wanted, rest)
             rest -= allocated
@@ -49,6 +52,7 @@ struct DescriptorBudget: Equatable, Sendable {
         }
         connections = minimum + allocate(limits.connections - minimum)
         directories = Self.minimumDirectories + allocate(Self.directories - Self.minimumDirectories)
+        entries = allocate(Self.entries)
     }
 
     func shortfalls(of configuration: Configuration) -> [String] {
