@@ -21,10 +21,11 @@ HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -
 # Omits the dynamic symbol tables, 5 % of each program. lld could also pack relocations, but keeps all of Foundation
 # (40 MB) in the daemon, because the TOML parser refers to it.
 SMALLER = -Xlinker --no-export-dynamic
-# Source paths in the programs are relative, and the debug information does not name precompiled modules, whose names and
-# hashes depend on the directory. Thus the programs do not depend on where they are built (`make reproducible`).
+# Makes programs independent of the directory in which they are built (`make reproducible`): source paths are relative,
+# debug information does not name precompiled modules, and objects contain no hash for incremental code generation.
 RELATIVE_PATHS = -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=." -Xcc -ffile-prefix-map="$(CURDIR)=." \
-    -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs
+    -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs \
+    -Xswiftc -Xfrontend -Xswiftc -disable-incremental-llvm-codegen
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
