@@ -63,16 +63,43 @@ extension EndToEnd {
         @Test func `a directory may reply to the bind late`() throws {
             try withMachine { machine in
                 let slapd = try Slapd(machine, Slapd.person("bob", Self.image))
-                let daemon = try daemon(machine, "ldap://127.0.0.1:\(slapd.port)") {
+                let listener = try listenTCP(backlog: 8)
+                defer { close(listener.descriptor) }
+                let daemon = try daemon(machine, "ldap://127.0.0.1:\(listener.port)") {
                     $0.settings["origins.default", "timeout"] = "1h"
                     $0.settings["origins.default", "connect-timeout"] = "1h"
                 }
                 let client = try daemon.connect(loggedInAs: "alice")
-                try slapd.process.suspend()
                 try client.send(["GET", "alice", "bob@example.org"])
-                try eventually("the bind request arrives") { try slapd.hasUnreadRequest() }
-                slapd.process.signal(SIGCONT)
+                let connection = accept(listener.descriptor, nil, nil)
+                defer { close(connection) }
+                // The bind request has arrived. Only now a connection to the directory is made.
+                var byte: UInt8 = 0
+                #expect(recv(connection, &byte, 1, CInt(MSG_PEEK)) == 1)
+                let directory = try connectTCP(slapd.port)
+                defer { close(directory) }
+                Self.forward(between: connection, directory)
                 #expect(try client.receive() == .bulk(Self.image))
+            }
+        }
+
+        /// Forwards bytes in both directions until one side closes its connection.
+        private static func forward(between one: CInt, _ other: CInt) {
+            var buffer = [UInt8](repeating: 0, count: 1 << 16)
+            var sides = [one, other].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+            while poll(&sides, 2, -1) > 0 {
+                for (from, to) in [(0, other), (1, one)] where sides[from].revents != 0 {
+                    let count = recv(sides[from].fd, &buffer, buffer.count, 0)
+                    guard count > 0 else { return }
+                    var sent = 0
+                    while sent < count {
+                        let more = buffer.withUnsafeBytes {
+                            send(to, $0.baseAddress.map { $0 + sent }, count - sent, CInt(MSG_NOSIGNAL))
+                        }
+                        guard more > 0 else { return }
+                        sent += more
+                    }
+                }
             }
         }
 

@@ -8,7 +8,6 @@ final class Slapd {
     static let password = "a secret of the directory"
 
     let port: UInt16
-    let process: ChildProcess
     private let log: String
 
     /// - Parameters:
@@ -53,12 +52,12 @@ final class Slapd {
             \(entries)
             """, to: "\(home)/entries.ldif")
         try machine.runSuccessfully(["slapadd", "-f", "\(home)/slapd.conf", "-l", "\(home)/entries.ldif"])
-        process = try machine.start(
+        let process = try machine.start(
             [
                 "slapd", "-f", "\(home)/slapd.conf", "-h", "\(tls == nil ? "ldap" : "ldaps")://127.0.0.1:\(port)/",
                 "-d", "stats",
             ], errors: .file(log))
-        try eventually("slapd listens on port \(port)") { [port, process, log] in
+        try eventually("slapd listens on port \(port)") {
             if let status = process.exitStatus() {
                 throw Failure("slapd ended with status \(status): \(try readText(log))")
             }
@@ -71,16 +70,6 @@ final class Slapd {
     /// The filters of all searches so far. slapd logs a search before it responds.
     func filters() throws -> [String] {
         try readText(log).matches(of: /SRCH base=.* filter="(.*)"/).map { String($0.output.1) }
-    }
-
-    /// Whether a request waits in the kernel for a suspended slapd (proc(5), /proc/net/tcp).
-    func hasUnreadRequest() throws -> Bool {
-        let local = String(format: "0100007F:%04X", port)
-        return try readText("/proc/net/tcp").split(separator: "\n").contains { line in
-            let fields = line.split(separator: " ")
-            // The local address, state 1 for an established connection, and the queues in hexadecimal.
-            return fields.count > 4 && fields[1] == local && fields[3] == "01" && !fields[4].hasSuffix(":00000000")
-        }
     }
 
     static func person(_ name: String, _ image: [UInt8]? = nil) -> String {
