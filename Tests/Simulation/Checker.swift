@@ -251,10 +251,16 @@ struct Checker {
     }
 
     mutating func status(_ command: Command, isLoggedIn: Bool) {
-        let login = users[command.owner].login
-        if command.login == .loggedIn, login == .loggedIn, !isLoggedIn { violated("\(command): the login is lost") }
-        if command.login == .loggedOut, login == .loggedOut, isLoggedIn { violated("\(command) after a logout (I2)") }
+        if !isLoggedIn, wasAlways(.loggedIn, command) { violated("\(command): the login is lost") }
+        if isLoggedIn, wasAlways(.loggedOut, command) { violated("\(command) after a logout (I2)") }
         ended(command)
+    }
+
+    /// Whether the user was in that state during the whole command.
+    private func wasAlways(_ login: Login, _ command: Command) -> Bool {
+        let user = users[command.owner]
+        let lastChange = login == .loggedIn ? user.lastLogout : user.lastLogin
+        return command.login == login && user.login == login && lastChange < command.began
     }
 
     // MARK: GET
@@ -276,7 +282,7 @@ struct Checker {
     mutating func got(_ command: Command, _ reply: Reply) {
         defer { ended(command) }
         let user = users[command.owner]
-        let wasLoggedOut = command.login == .loggedOut && user.login == .loggedOut
+        let wasLoggedOut = wasAlways(.loggedOut, command)
         let put = command.put.flatMap { user.put[command.profile] == $0 ? $0 : nil }
         switch reply {
         case .image(let number, let size):
@@ -296,7 +302,7 @@ struct Checker {
         case .damaged(let label):
             violated("\(command): damaged image \(label) (I5)")
         case .notLoggedIn:
-            if command.login == .loggedIn, user.login == .loggedIn { violated("\(command): the login is lost (I4)") }
+            if wasAlways(.loggedIn, command) { violated("\(command): the login is lost (I4)") }
         case .missing:
             if wasLoggedOut { violated("\(command): a reply other than NOLOGIN after a logout (I2)") }
             if let put { violated("\(command): image \(put), which was PUT, is lost") }
