@@ -85,7 +85,7 @@ extension Decision {
 
 extension Gap {
     /// Nil if no entry was missed. Undetected: a stream that loses its end and has its new entries trimmed unread, both
-    /// between two snapshots, which requires trimming by hand.
+    /// between two snapshots. This requires trimming by hand, or a host that was away for longer than entries are kept.
     fileprivate init?(_ saved: Position?, _ snapshot: StreamSnapshot, _ streamIdentity: String) {
         guard let saved else {
             self = .noPosition
