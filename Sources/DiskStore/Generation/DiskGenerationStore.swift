@@ -225,6 +225,7 @@ extension DiskGenerationStore {
             let (image, sealed) = try image(
                 in: file, of: Int(status.size), at: address, with: cipher, framing: framing, read: Self.readCached)
         else { return nil }
+        guard openEntries.isEnabled else { return image }
         let isShort = Int(status.size) - image.bytes.count <= Self.maximumKeptRecord
         let entry = OpenEntry(
             OpenEntries.Key(generation: key.generation, imageKey: key.imageKey.detached()), address, file,

@@ -86,7 +86,10 @@ final class OpenEntries: Sendable {
     /// - Parameter capacity: maximum number of open files; 0 disables the cache.
     init(capacity: Int) { self.capacity = capacity }
 
+    var isEnabled: Bool { capacity > 0 }
+
     subscript(key: Key) -> OpenEntry? {
+        guard isEnabled else { return nil }
         let entry = state.withLockedValue { $0.open[key]?.entry }
         entry?.markUsed()
         return entry
@@ -100,7 +103,7 @@ final class OpenEntries: Sendable {
     func keep(_ entry: OpenEntry, unlessChangedSince changes: UInt64) {
         // Here and below, removed entries are returned, so that their files are closed outside the lock.
         _ = state.withLockedValue { state -> [OpenEntry?] in
-            guard capacity > 0, state.changes == changes, !state.changing.contains(entry.bucket) else { return [] }
+            guard isEnabled, state.changes == changes, !state.changing.contains(entry.bucket) else { return [] }
             let older = state.open[entry.key]?.entry
             if let older { state.remove(older) }
             let evicted = state.open.count < capacity ? nil : state.evict()
@@ -113,6 +116,7 @@ final class OpenEntries: Sendable {
 
     /// Runs a change of a bucket's names, whose commit lock is held. The bucket's files are closed meanwhile.
     func changing<Result>(_ bucket: DirectoryCache.Key, _ body: () throws -> Result) rethrows -> Result {
+        guard isEnabled else { return try body() }
         _ = state.withLockedValue { state -> [OpenEntry] in
             state.changes += 1
             state.changing.insert(bucket)

@@ -5,15 +5,16 @@ import Logging
 
 /// Divides the process's descriptors, so that connections never take those that the disk and helpers need (I9, F15).
 ///
-/// If the limit is too low, the daemon keeps fewer entry files and directories open, which only costs time. If that is not enough, it
-/// accepts fewer connections and logs a warning.
+/// If the limit is too low, the daemon keeps fewer entry files and directories open, which only costs time. If that is
+/// not enough, it accepts fewer connections and logs a warning.
 struct DescriptorBudget: Equatable, Sendable {
     var entries: Int
     var directories: Int
     var connections: Int
 
-    /// Entry files that the store keeps open if the limit permits.
-    static let entries = 1024
+    /// Entry files that the store keeps open if the limit permits. None with a memory tier: the next hit is then one in
+    /// memory, and an entry that is read again after its eviction is usually no longer open.
+    static func entries(_ configuration: Configuration) -> Int { configuration.memory.tier == 0 ? 1024 : 0 }
     /// Directories that the store keeps open if the limit permits.
     static let directories = 256
     private static let minimumDirectories = 16
@@ -26,7 +27,7 @@ struct DescriptorBudget: Equatable, Sendable {
     }
 
     static func needed(_ configuration: Configuration, diskThreads: Int) -> Int {
-        fixed(threads: configuration.threads, diskThreads: diskThreads) + entries + directories
+        fixed(threads: configuration.threads, diskThreads: diskThreads) + entries(configuration) + directories
             + configuration.limits.server.connections
     }
 
@@ -52,7 +53,7 @@ struct DescriptorBudget: Equatable, Sendable {
         }
         connections = minimum + allocate(limits.connections - minimum)
         directories = Self.minimumDirectories + allocate(Self.directories - Self.minimumDirectories)
-        entries = allocate(Self.entries)
+        entries = allocate(Self.entries(configuration))
     }
 
     func shortfalls(of configuration: Configuration) -> [String] {

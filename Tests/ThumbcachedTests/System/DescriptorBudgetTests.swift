@@ -5,7 +5,12 @@ import Testing
 
 /// The division of descriptors (F15, I9).
 @Suite struct DescriptorBudgetTests {
-    private let configuration = Configuration()
+    /// Without a memory tier, so that entry files are kept open.
+    private let configuration = {
+        var configuration = Configuration()
+        configuration.memory.tier = 0
+        return configuration
+    }()
     private let fixed = DescriptorBudget.fixed(threads: 1, diskThreads: 13)
 
     @Test func `F15: a sufficient limit lowers nothing`() throws {
@@ -17,6 +22,13 @@ import Testing
             #expect(budget.shortfalls(of: configuration) == [])
         }
         #expect(needed < 4096)
+    }
+
+    @Test func `entry files are not kept open if there is a memory tier`() throws {
+        let budget = try DescriptorBudget(Configuration(), limit: 1_000_000, diskThreads: 13)
+        #expect(budget.entries == 0)
+        let saved = DescriptorBudget.needed(configuration, diskThreads: 13) - 1024
+        #expect(DescriptorBudget.needed(Configuration(), diskThreads: 13) == saved)
     }
 
     @Test(arguments: [250, 300, 512, 1_024, 1_250, 1_300, 1_400, 2_000])
