@@ -10,8 +10,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 4096 };
-
 char *make_reply(struct iovec *reply, size_t image_length) {
     char head[32];
     size_t head_length = (size_t)sprintf(head, "$%zu\r\n", image_length);
@@ -45,14 +43,13 @@ static int listen_at(const char *path) {
     return listener;
 }
 
-void serve(const char *path, size_t frame_length, next_reply *next) {
+void serve_input(const char *path, received *handle) {
     int listener = listen_at(path);
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event wanted = {.events = EPOLLIN, .data.fd = listener};
     epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &wanted);
 
     static char input[64 << 10];
-    static size_t begun[DESCRIPTORS];
     for (;;) {
         struct epoll_event ready[AT_ONCE];
         int count = epoll_wait(epoll, ready, AT_ONCE, -1);
@@ -61,19 +58,33 @@ void serve(const char *path, size_t frame_length, next_reply *next) {
             if (fd == listener) {
                 int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
                 if (connection < 0 || connection >= DESCRIPTORS) errx(1, "a connection could not be accepted");
-                begun[connection] = 0;
                 wanted.data.fd = connection;
                 epoll_ctl(epoll, EPOLL_CTL_ADD, connection, &wanted);
                 continue;
             }
             ssize_t length = read(fd, input, sizeof input);
-            if (length <= 0) {
-                close(fd);
-                continue;
-            }
-            begun[fd] += (size_t)length;
-            answer(fd, begun[fd] / frame_length, next);
-            begun[fd] %= frame_length;
+            handle(fd, input, length > 0 ? (size_t)length : 0);
+            if (length <= 0) close(fd);
         }
     }
+}
+
+static size_t begun[DESCRIPTORS], frame_length;
+static next_reply *next_of_frames;
+
+static void count_frames(int fd, const char *bytes, size_t length) {
+    (void)bytes;
+    if (length == 0) {
+        begun[fd] = 0;
+        return;
+    }
+    begun[fd] += length;
+    answer(fd, begun[fd] / frame_length, next_of_frames);
+    begun[fd] %= frame_length;
+}
+
+void serve(const char *path, size_t length, next_reply *next) {
+    frame_length = length;
+    next_of_frames = next;
+    serve_input(path, count_frames);
 }

@@ -92,6 +92,16 @@ class Subject:
         loop = self.compile("diskserver", home, "diskserver.c", "serve.c", libraries=["-lcrypto"])
         return self._floor("diskserver", loop, home, images, image_size, words, files)
 
+    def event_server(self, home):
+        """Starts the minimal C server that sends an event to each subscriber."""
+        server = Server(
+            "fanserver",
+            [self.compile("fanserver", home, "fanserver.c", "serve.c"), home / "fanserver.sock"],
+            home / "fanserver.log",
+        )
+        server.address = home / "fanserver.sock"
+        return server.wait_for(server.address)
+
     def compile(self, name, home, *sources, libraries=()):
         """Compiles a C program of bench/programs."""
         program = home / name
