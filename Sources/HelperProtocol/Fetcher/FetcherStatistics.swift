@@ -59,7 +59,7 @@ package struct FetcherStatistics: Sendable, Equatable {
     package struct Counts: Sendable, Equatable {
         private static let zeros = [Int](repeating: 0, count: Counter.allCases.count)
 
-        /// Indexed by counter. Each transfer counts, and a dictionary would cost it 2 µs.
+        /// Indexed by counter. An array, because every transfer counts.
         private var counts = zeros
 
         package init() {}
