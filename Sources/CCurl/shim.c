@@ -2,14 +2,13 @@
 #include "shim.h"
 
 #include <malloc.h>
-#include <openssl/crypto.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void wipe_and_free(void *memory) {
   if (memory != NULL)
-    OPENSSL_cleanse(memory, malloc_usable_size(memory));
+    explicit_bzero(memory, malloc_usable_size(memory));
   free(memory);
 }
 

@@ -39,10 +39,11 @@ extension ByteBuffer {
         withUnsafeReadableBytes { wipeMemory(UnsafeMutableRawBufferPointer(mutating: $0)) }
     }
 
-    /// Reserves space for `count` more bytes. Does not use realloc(3), which leaves an unwiped copy.
+    /// Reserves space for `count` more bytes; at least 512 bytes in all, enough for most messages, so that a message
+    /// is not copied seven times while it grows. Does not use realloc(3), which leaves an unwiped copy.
     public mutating func makeRoomWiping(for count: Int) {
         guard writableBytes < count else { return }
-        var larger = ByteBufferAllocator().buffer(capacity: max(readableBytes + count, 2 * storageCapacity))
+        var larger = ByteBufferAllocator().buffer(capacity: max(readableBytes + count, 2 * storageCapacity, 512))
         larger.writeImmutableBuffer(self)
         wipe()
         self = larger

@@ -19,6 +19,8 @@ package struct WebURL: Hashable, Sendable {
     /// Begins with a slash.
     package let path: String
     package let query: String?
+    /// Scheme, host, and the port unless it is the default. Stored, because each download reads it several times.
+    package let authority: String
 
     package enum Scheme: String, Sendable {
         case http, https, ldap, ldaps
@@ -65,6 +67,7 @@ package struct WebURL: Hashable, Sendable {
         path = try removingDotSegments(normalizedEncoding(of: parts.path, keeping: Characters.path))
         let query = try normalizedEncoding(of: parts.query, keeping: Characters.query)
         self.query = query.isEmpty ? nil : query
+        authority = "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)")
         guard string.utf8.count <= longest else { throw Self.tooLong(longest) }
     }
 
@@ -84,15 +87,12 @@ package struct WebURL: Hashable, Sendable {
     /// - Parameter rest: normalized path and query, beginning with a slash.
     package init(at base: WebURL, _ rest: Substring) {
         let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?"))
-        (scheme, host, port) = (base.scheme, base.host, base.port)
+        (scheme, host, port, authority) = (base.scheme, base.host, base.port, base.authority)
         path = String(rest[..<(mark ?? rest.endIndex)])
         query = mark.map { String(rest[rest.utf8.index(after: $0)...]) }
     }
 
     package var string: String { authority + path + (query.map { "?" + $0 } ?? "") }
-
-    /// Scheme, host, and the port unless it is the default.
-    package var authority: String { "\(scheme.rawValue)://\(host)" + (port == scheme.defaultPort ? "" : ":\(port)") }
 
     package var segments: [Substring] { path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) }
 

@@ -109,12 +109,14 @@ final class Poller {
         max(0, Int(clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)))
     }
 
-    func dispatch(_ count: Int) {
+    /// - Parameter done: called after each handler.
+    func dispatch(_ count: Int, done: () -> Void = {}) {
         for index in 0..<count {
             let (tag, events) = (found[index].tag, found[index].events)
             let entry = entries[Int(UInt32(truncatingIfNeeded: tag))]
             guard entry.serial == UInt32(tag >> 32), let handler = entry.handler else { continue }
             handler.ready(Readiness(rawValue: events))
+            done()
         }
     }
 

@@ -12,6 +12,9 @@ import NIOCore
 ///
 /// Each round handles ready sockets first, then runs due tasks for at most ``maximumTaskTime``, so that tasks cannot
 /// starve the sockets.
+///
+/// A loop wakes other loops after the socket or task that gave them work. One read may bring many downloaded images,
+/// and a client's loop woken by the first would find only that one.
 public final class SocketLoop: EventLoop {
     private enum Phase {
         case running
@@ -34,6 +37,8 @@ public final class SocketLoop: EventLoop {
     // Accessed on the loop's thread only, except for wakeups.
     nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
+    /// Other loops to wake after the current socket or task.
+    private nonisolated(unsafe) var loopsToWake: [SocketLoop] = []
     /// The current round, for budgets per round. On the loop only.
     public nonisolated(unsafe) let round = LoopRound()
 
@@ -118,14 +123,46 @@ public final class SocketLoop: EventLoop {
     /// Changes the tasks, and wakes the loop if it waits. Returns nil if the loop has ended.
     @discardableResult
     private func update<Value>(_ change: (inout LoopTasks) -> Value) -> Value? {
-        let (value, mustWake) = state.withLockedValue { state -> (Value?, Bool) in
+        let caller = Self.current
+        let (value, isAsleep) = state.withLockedValue { state -> (Value?, Bool) in
             guard state.phase != .ended else { return (nil, false) }
-            defer { state.isAsleep = false }
-            return (change(&state.tasks), state.isAsleep)
+            let isAsleep = state.isAsleep
+            // Another loop wakes this one later, so a thread that does not wait may wake it first.
+            if caller == nil || caller === self { state.isAsleep = false }
+            return (change(&state.tasks), isAsleep)
         }
         // The loop's own thread needs no wakeup: `isAsleep` may still be true while it dispatches sockets.
-        if mustWake && !inEventLoop { poller.wake() }
+        guard isAsleep, caller !== self else { return value }
+        if let caller { caller.wakeLater(self) } else { poller.wake() }
         return value
+    }
+
+    private func wakeLater(_ loop: SocketLoop) {
+        if !loopsToWake.contains(where: { $0 === loop }) { loopsToWake.append(loop) }
+    }
+
+    private func wakeOthers() {
+        guard !loopsToWake.isEmpty else { return }
+        for loop in loopsToWake {
+            let isAsleep = loop.state.withLockedValue { state in
+                defer { state.isAsleep = false }
+                return state.isAsleep
+            }
+            if isAsleep { loop.poller.wake() }
+        }
+        loopsToWake.removeAll(keepingCapacity: true)
+    }
+
+    private static let currentKey: pthread_key_t = {
+        var key = pthread_key_t()
+        let code = pthread_key_create(&key, nil)
+        precondition(code == 0, "pthread_key_create: error \(code)")
+        return key
+    }()
+
+    /// The loop whose thread calls this; nil on other threads.
+    private static var current: SocketLoop? {
+        pthread_getspecific(currentKey).map { Unmanaged.fromOpaque($0).takeUnretainedValue() }
     }
 
     /// Runs work as if on the ended loop: a promise can only be completed on its loop.
@@ -143,6 +180,7 @@ public final class SocketLoop: EventLoop {
     private func start(named name: String) throws {
         let started = try startThread(named: name) {
             self.thread.withLockedValue { $0 = pthread_self() }
+            pthread_setspecific(Self.currentKey, Unmanaged.passUnretained(self).toOpaque())
             self.run()
         }
         pthread_detach(started)
@@ -153,7 +191,7 @@ public final class SocketLoop: EventLoop {
         while let pause = fallAsleep(at: now) {
             let ready = poller.wait(for: pause.time)
             round.begin(at: .now())
-            poller.dispatch(ready)
+            poller.dispatch(ready, done: wakeOthers)
             now = runDueTasks()
         }
         end()
@@ -187,6 +225,7 @@ public final class SocketLoop: EventLoop {
             // Otherwise the next task's account would be charged for a task that charges none.
             round.beginLap(at: now)
             if let work = state.withLockedValue({ $0.tasks.work(of: item) }) { work() }
+            wakeOthers()
             now = .now()
         } while !due.isEmpty && now < end
         if !due.isEmpty { state.withLockedValue { $0.tasks.prepend(due) } }
@@ -221,7 +260,10 @@ public final class SocketLoop: EventLoop {
             round.begin(at: .now())
             // Includes sockets that the last tasks have added.
             poller.close()
+            wakeOthers()
         } while runRemainingTasks()
+        pthread_setspecific(Self.currentKey, nil)
+        wakeOthers()
         // The thread's id may be reused from now on.
         late.withLockedValue { _ in thread.withLockedValue { $0 = nil } }
         for report in state.withLockedValue({ state in

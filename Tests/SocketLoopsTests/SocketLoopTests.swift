@@ -82,6 +82,40 @@ import Testing
         }
     }
 
+    @Test func `a loop wakes another one after its task, and a thread may wake it earlier`() async throws {
+        try await withLoop { first in
+            try await withLoop { second in
+                let done = NIOLockedValueBox<[Int]>([])
+                let add = { @Sendable (number: Int) in
+                    second.execute { done.withLockedValue { $0.append(number) } }
+                }
+                first.execute { add(0) }
+                try await eventually { done.withLockedValue { $0 } == [0] }
+
+                let (hasAdded, mayEnd) = (NIOLockedValueBox(false), DispatchSemaphore(value: 0))
+                defer { mayEnd.signal() }
+                first.execute {
+                    add(1)
+                    hasAdded.withLockedValue { $0 = true }
+                    mayEnd.wait()
+                }
+                try await eventually { hasAdded.withLockedValue { $0 } }
+                add(2)
+                try await eventually { done.withLockedValue { $0 } == [0, 1, 2] }
+            }
+        }
+    }
+
+    @Test func `an ending loop wakes the loops that its last task gave work`() async throws {
+        try await withLoop { other in
+            let loop = try SocketLoop()
+            let isDone = NIOLockedValueBox(false)
+            loop.execute { other.execute { isDone.withLockedValue { $0 = true } } }
+            try await loop.shutdownGracefully()
+            try await eventually { isDone.withLockedValue { $0 } }
+        }
+    }
+
     @Test func `I8: endless tasks do not starve the sockets`() async throws {
         let handler = RecordingHandler()
         try await Pair.with(handler) { pair in

@@ -7,9 +7,9 @@ import NIOConcurrencyHelpers
 /// writing takes as much processor time as downloading. Deferring writes shortens fetching all images after a login by
 /// a third.
 ///
-/// One thread writes, in turns between accounts. An image beyond the limits is not written, and is lost when the memory
-/// tier evicts it: the queue must not grow when the disk is slower than the network. Safe from any thread; never waits
-/// for the disk.
+/// One thread writes while downloads are in flight, and ``Limits/writers`` threads otherwise, in turns between accounts.
+/// An image beyond the limits is not written, and is lost when the memory tier evicts it: the queue must not grow when
+/// the disk is slower than the network. Safe from any thread; never waits for the disk.
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that may wait while downloads are in flight.
@@ -18,6 +18,8 @@ public final class WriteBehind: Sendable {
         public var bytes = MemoryBudget.Limits(perAccount: 64 << 20, total: 128 << 20)
         /// Milliseconds that an image waits for downloads to end.
         public var longest: Int64 = 500
+        /// Images that are written at once while no download is in flight.
+        public var writers = 1
 
         /// - Parameter tier: bytes of the memory tier. As many may wait, from 8 to 64 MiB. This usually costs no
         ///   additional memory, since the tier has the same buffers.
@@ -38,7 +40,8 @@ public final class WriteBehind: Sendable {
         /// The number of next images that are written even while downloads are in flight.
         var overdue = 0
         var isHurried = false
-        var isWriting = false
+        /// Pieces of work in the writer's pool, each of which writes one image after another.
+        var writing = 0
         /// Fires when the waiting images become overdue.
         var timer: (any Timer)?
     }
@@ -55,7 +58,7 @@ public final class WriteBehind: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
-    ///   - writer: one thread, which does nothing else. Calls `yield` before each image.
+    ///   - writer: ``Limits/writers`` threads, which do nothing else. They call `yield` before each image.
     ///   - isBusy: whether downloads are in flight. ``downloadEnded()`` reports the end of each.
     public init(
         writer: any BlockingPool, time: any Timekeeping, yield: @escaping YieldToOthers, limits: Limits,
@@ -101,14 +104,14 @@ public final class WriteBehind: Sendable {
 
     /// Reports the end of a download, which may have been the last.
     func downloadEnded() {
-        if state.withLockedValue({ !$0.waiting.isEmpty && !$0.isWriting }) { proceed() }
+        if state.withLockedValue({ !$0.waiting.isEmpty && $0.writing < limits.writers }) { proceed() }
     }
 
     /// For a stop: writes all waiting images, and every new one at once. Returns when none waits.
     func finish() async {
         while hurry() {
             timeIsUp()
-            // There is one thread, so this usually runs after the last write.
+            // Runs when a thread finds no more images, so usually after the last write.
             await writer.value(for: Self.writerUID) {}
         }
     }
@@ -117,7 +120,7 @@ public final class WriteBehind: Sendable {
     private func hurry() -> Bool {
         state.withLockedValue { state in
             state.isHurried = true
-            return !state.waiting.isEmpty || state.isWriting
+            return !state.waiting.isEmpty || state.writing > 0
         }
     }
 
@@ -127,17 +130,21 @@ public final class WriteBehind: Sendable {
     /// Starts writing if an image is due; otherwise makes sure that the timer runs.
     private func proceed() {
         let isBusy = isBusy()
-        let begins = state.withLockedValue { state in
-            guard !state.waiting.isEmpty, !state.isWriting else { return false }
-            if state.overdue > 0 || !isBusy {
-                state.isWriting = true
-            } else if state.timer == nil {
-                state.timer = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp() }
+        let begun = state.withLockedValue { state in
+            guard state.overdue > 0 || !isBusy else {
+                if !state.waiting.isEmpty, state.writing == 0, state.timer == nil {
+                    state.timer = time.after(milliseconds: limits.longest) { [weak self] in self?.timeIsUp() }
+                }
+                return 0
             }
-            return state.isWriting
+            let begun = max(0, min(writers(isBusy: isBusy) - state.writing, state.waiting.count))
+            state.writing += begun
+            return begun
         }
-        if begins { writer.submit(for: Self.writerUID) { self.writeAll() } }
+        for _ in 0..<begun { writer.submit(for: Self.writerUID) { self.writeAll() } }
     }
+
+    private func writers(isBusy: Bool) -> Int { isBusy ? 1 : limits.writers }
 
     private func timeIsUp() {
         state.withLockedValue { state in
@@ -160,8 +167,10 @@ public final class WriteBehind: Sendable {
     private func next() -> Piece? {
         let isBusy = isBusy()
         let (piece, timer) = state.withLockedValue { state -> (Piece?, (any Timer)?) in
-            guard state.overdue > 0 || !isBusy, let piece = state.waiting.popFirst()?.element else {
-                state.isWriting = false
+            guard state.overdue > 0 || !isBusy, state.writing <= writers(isBusy: isBusy),
+                let piece = state.waiting.popFirst()?.element
+            else {
+                state.writing -= 1
                 return (nil, nil)
             }
             state.overdue = max(0, state.overdue - 1)

@@ -2,6 +2,8 @@
 /// only GMT is accepted, as RFC 9111 section 4.2 requires of caches.
 public enum HTTPDate {
     private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+    /// Days of each month without a leap day. An array literal in a function would be allocated for each date.
+    private static let lengths: [Int64] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
     private static let shortDays: Set = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
     private static let longDays: Set = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
@@ -73,7 +75,7 @@ public enum HTTPDate {
 
     private static func length(ofMonth month: Int64, in year: Int64) -> Int64 {
         let isLeapYear = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-        return [31, isLeapYear ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][Int(month) - 1]
+        return month == 2 && isLeapYear ? 29 : lengths[Int(month) - 1]
     }
 
     /// Days since 1970-01-01 of a Gregorian date. Counts years from March, so that the leap day is the last.

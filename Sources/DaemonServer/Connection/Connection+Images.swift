@@ -136,7 +136,7 @@ extension Connection {
         registration.load.leave()
         let now = context.services.time.now
         let reply = waiting.format.reply(outcome, epoch: waiting.cache.epoch, now: now, waiting.version)
-        fillSlot(replySlot, with: reply)
+        fillSlotSoon(replySlot, with: reply)
         let source = Latencies.Source(outcome)
         registration.client.record(hits: source.isHit ? 1 : 0, misses: source.isHit ? 0 : 1)
         scheduler.latencies.record(source, .now() - waiting.since)

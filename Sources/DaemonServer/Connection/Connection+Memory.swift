@@ -44,13 +44,18 @@ extension Connection {
         return !isClosed && unread <= little
     }
 
-    /// Reserves memory for a reply; beyond the free share, flushes earlier replies first. Returns false without budget.
+    /// Reserves memory for a reply. Flushes earlier replies first if there is no budget, or if they exceed the free share.
+    /// Returns false without budget.
     func makeRoom(forReply bytes: Int) -> Bool {
         // A hit ends here, after a few additions.
         if bytesInUse + bytes <= Self.freeShare || bytes <= Self.maximumUnreservedReply { return true }
+        if unread + bytes <= Self.freeShare, reserve(bytes) { return true }
         flush()
         // A closed connection sends nothing.
-        guard !isClosed else { return true }
+        return isClosed || reserve(bytes)
+    }
+
+    private func reserve(_ bytes: Int) -> Bool {
         let counted = Self.counted(bytesInUse + bytes)
         return counted <= memory.bytes || memory.change(to: counted)
     }

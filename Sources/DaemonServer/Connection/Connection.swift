@@ -80,6 +80,8 @@ final class Connection: StreamHandler {
     private var pendingAfterReplies: (() -> Void)?
     /// Whether received commands wait for the connection's next turn.
     private var hasDeferredCommands = false
+    /// Whether a task of the loop is about to call ``processInput()``.
+    private var isInputDue = false
     /// Whether the connection is queued for a turn, for commands or for its stream.
     private var isEnqueued = false
     /// The service number of the last turn, which orders the account's connections.
@@ -256,6 +258,23 @@ final class Connection: StreamHandler {
     /// - Parameter replySlot: nil for the current request, which gets its reply with ``replyNow(_:)``.
     func fillSlot(_ replySlot: ReplyQueue.ReplySlot?, with reply: ByteBuffer) {
         guard let replySlot else { return replyNow(reply) }
+        fill(replySlot, with: reply)
+        processInput()
+    }
+
+    /// As ``fillSlot(_:with:)``, but sends the reply in the next round, together with others that this round completes.
+    func fillSlotSoon(_ replySlot: ReplyQueue.ReplySlot, with reply: ByteBuffer) {
+        fill(replySlot, with: reply)
+        guard !isInputDue else { return }
+        isInputDue = true
+        let me = NIOLoopBound(self, eventLoop: eventLoop)
+        eventLoop.execute {
+            me.value.isInputDue = false
+            me.value.processInput()
+        }
+    }
+
+    private func fill(_ replySlot: ReplyQueue.ReplySlot, with reply: ByteBuffer) {
         guard !isClosed else { return }
         replies.fill(replySlot, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
         while let reply = replies.popReady() { enqueueOutput(reply) }
@@ -263,7 +282,6 @@ final class Connection: StreamHandler {
             isAtBarrier = false
             next()
         }
-        processInput()
     }
 
     private func enqueueOutput(_ reply: ByteBuffer) {

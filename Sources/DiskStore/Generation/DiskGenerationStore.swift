@@ -63,6 +63,8 @@ final class DiskGenerationStore: GenerationStore {
 
     /// Evicts outside the gate, so that a purge of this user does not wait for the eviction of other users' images.
     func makeRoom(keeping imageKey: ImageKey?) {
+        // Usually there is room, and the name of the entry costs as much as a system call.
+        guard files.mayExceedQuota(generation) else { return }
         do {
             let address = try imageKey.map { imageKey in
                 try whileOpen { try withCipher { try $0.address(of: imageKey) } }

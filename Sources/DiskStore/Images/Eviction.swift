@@ -3,6 +3,14 @@ import Logging
 import NIOConcurrencyHelpers
 
 extension ImageFiles {
+    /// Whether ``makeRoom(after:keeping:)`` has anything to do.
+    func mayExceedQuota(_ generation: Generation) -> Bool {
+        let trashed = trash.usage.bytes
+        return ledger.withLockedValue {
+            $0.counted(of: generation.number).bytes > userQuota || $0.total.bytes + trashed > quota
+        }
+    }
+
     /// Enforces the quotas of a generation and of the store after a write. Returns whether they are met.
     ///
     /// The amount of work is bounded; maintenance does the rest. The entry just written is evicted only if it alone

@@ -195,11 +195,11 @@ extension FetcherClient {
         /// Calls `onEnd` with the fetcher's report.
         /// - Throws: if the report does not fit the request. `onEnd` is called with a failure then.
         func end(
-            _ report: FetcherReport, _ body: ImageBytes.Builder?, _ settings: FetcherSettings
+            _ report: FetcherReport, _ body: inout ImageBytes.Builder?, _ settings: FetcherSettings
         ) throws(MessageError) {
             switch (self, report) {
             case (.download(_, let framing, _, let onEnd), .image(_, let headers, let redirectedTo)):
-                onEnd(Self.image(body ?? .init(), framing, headers, redirectedTo, settings))
+                onEnd(Self.image(&body, framing, headers, redirectedTo, settings))
             case (.download(_, _, _, let onEnd), .missing(_, let headers)): onEnd(.missing(headers))
             case (.download(_, _, _, let onEnd), .unusable(_, let headers, let failure)):
                 onEnd(.unusable(failure, headers))
@@ -215,13 +215,14 @@ extension FetcherClient {
             }
         }
 
-        /// Checks the image again, because the fetcher is not trusted.
+        /// Checks the image again, because the fetcher is not trusted. Frames it in place; a second reference to the body
+        /// would cause a copy.
         private static func image(
-            _ body: ImageBytes.Builder, _ framing: ReplyFraming, _ headers: ResponseHeaders, _ redirectedTo: String?,
+            _ body: inout ImageBytes.Builder?, _ framing: ReplyFraming, _ headers: ResponseHeaders, _ redirectedTo: String?,
             _ settings: FetcherSettings
         ) -> DownloadOutcome {
-            var body = body
-            let bytes = body.finish(framing)
+            var empty = ImageBytes.Builder()
+            let bytes = body?.finish(framing) ?? empty.finish(framing)
             guard bytes.count <= settings.maximumImageBytes else {
                 return .unusable(.tooLarge("the image has more than \(settings.maximumImageBytes) bytes"), headers)
             }

@@ -253,7 +253,8 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     }
 
     /// Handles a message from the fetcher. On the loop, without a lock.
-    func handle(_ report: FetcherReport, body: ImageBytes.Builder?) throws(MessageError) {
+    /// - Parameter body: the image, which is moved out.
+    func handle(_ report: FetcherReport, body: inout ImageBytes.Builder?) throws(MessageError) {
         switch report {
         case .pong(let number):
             guard let isFirst = state.withLockedValue({ $0.acceptPong(number) }) else {
@@ -270,7 +271,7 @@ package final class FetcherClient: ImageFetching, TokenFetching {
             .failed(let id, _), .token(let id, _), .checked(let id, _):
             // nil if the request was cancelled meanwhile.
             let (pending, settings) = state.withLockedValue { ($0.remove(id), $0.settings) }
-            try pending?.end(report, body, settings)
+            try pending?.end(report, &body, settings)
         }
     }
 }

@@ -60,7 +60,7 @@ final class FetcherConnection: StreamHandler {
         assembler.maximumBody = max(assembler.maximumBody, maximum)
         do throws(MessageError) {
             try assembler.receive(bytes) { [client] fields, body throws(MessageError) in
-                try client.handle(try FetcherReport(fields), body: body)
+                try client.handle(try FetcherReport(fields), body: &body)
             }
         } catch {
             close("\(error)")

@@ -4,7 +4,7 @@ import LinuxSupport
 /// The counts of a fetcher since its start, and its current load.
 package struct FetcherStatistics: Sendable, Equatable {
     /// A count that is kept for each origin. ``metrics(origins:)`` declares how each is shown.
-    package enum Counter: CaseIterable, Sendable {
+    package enum Counter: Int, CaseIterable, Sendable {
         /// Requests sent or attempted, including redirects.
         case requests
         /// Bytes of response bodies received, including discarded ones.
@@ -57,17 +57,22 @@ package struct FetcherStatistics: Sendable, Equatable {
     }
 
     package struct Counts: Sendable, Equatable {
-        private var counts: [Counter: Int] = [:]
+        private static let zeros = [Int](repeating: 0, count: Counter.allCases.count)
+
+        /// Indexed by counter. An array, because every transfer counts.
+        private var counts = zeros
 
         package init() {}
 
         package subscript(counter: Counter) -> Int {
-            get { counts[counter, default: 0] }
-            set { counts[counter] = newValue }
+            get { counts[counter.rawValue] }
+            set { counts[counter.rawValue] = newValue }
         }
 
         package static func += (sum: inout Self, more: Self) {
-            sum.counts.merge(more.counts) { min($0 + $1, maximumCount) }
+            for counter in more.counts.indices {
+                sum.counts[counter] = min(sum.counts[counter] + more.counts[counter], maximumCount)
+            }
         }
     }
 

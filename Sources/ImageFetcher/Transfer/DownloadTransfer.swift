@@ -67,7 +67,6 @@ final class DownloadTransfer: Transfer {
                 return 0
             })
         try easy.set(CURLOPT_DEBUGDATA, pointer: Unmanaged<Transfer>.passUnretained(self).toOpaque())
-        try easy.set(CURLOPT_VERBOSE, 1)
     }
 
     /// Only authorities of templates, and `allow` entries: the origin chooses other targets of redirects.
@@ -89,7 +88,23 @@ final class DownloadTransfer: Transfer {
 
     override var seenStatus: Int? { response.seenStatus }
     override func field(_ name: String) -> String? { response.field(name) }
-    override func receive(header line: UnsafeRawBufferPointer) -> Bool { response.header(line) }
+
+    override func receive(header line: UnsafeRawBufferPointer) -> Bool {
+        let wasInBody = response.finalStatus != nil
+        guard response.header(line) else { return false }
+        return wasInBody || response.finalStatus == nil || receiveRawBody()
+    }
+
+    /// Makes libcurl report the raw body. Before the body, it would also format a dozen messages for its log.
+    private func receiveRawBody() -> Bool {
+        do {
+            try easy.set(CURLOPT_VERBOSE, 1)
+            return true
+        } catch {
+            return false
+        }
+    }
+
     override func receive(body bytes: UnsafeRawBufferPointer) -> Bool { response.body(bytes) }
     override func receive(rawBody count: Int) { response.rawBody(count) }
 

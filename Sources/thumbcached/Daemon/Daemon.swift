@@ -17,7 +17,7 @@ enum Daemon {
     private static var imageThreads: Int { 8 }
     private static var loginThreads: Int { 4 }
     private static var invalidationThreads: Int { 2 }
-    private static var writeThreads: Int { 1 }
+    private static var writeThreads: Int { 2 }
     private static var maintenanceThreads: Int { 1 }
     /// Threads for tasks, which run for microseconds between waits for the disk.
     private static var taskThreads: Int { 2 }
@@ -128,11 +128,12 @@ enum Daemon {
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
         let group = try SocketLoopGroup(threads: configuration.threads)
-        func pool(_ name: String, threads: Int) throws -> FairPool {
-            try FairPool(named: name, threads: threads, accountOf: accountOf, now: monotonicNanoseconds)
+        func pool(_ name: String, threads: Int, perAccount: Int? = nil) throws -> FairPool {
+            try FairPool(
+                named: name, threads: threads, perAccount: perAccount, accountOf: accountOf, now: monotonicNanoseconds)
         }
         let imagePool = try pool("images", threads: imageThreads)
-        let writePool = try pool("writes", threads: writeThreads)
+        let writePool = try pool("writes", threads: writeThreads, perAccount: writeThreads)
         let loginPool = try pool("logins", threads: loginThreads)
         let invalidationPool = try pool("invalidations", threads: invalidationThreads)
         let renditionPool = try rendererConnector.map { _ in
@@ -145,8 +146,10 @@ enum Daemon {
         let memory = MemoryTier(capacity: configuration.memory.tier)
         let framing = ReplyFraming(
             writePrefix: { ByteBuffer.writeBulkPrefix(count: $0, toEndOf: $1) }, suffix: ByteBuffer.bulkSuffix)
+        var writeLimits = WriteBehind.Limits(tier: memory.capacity)
+        writeLimits.writers = writeThreads
         let writes = WriteBehind(
-            writer: writePool, time: time, yield: backgroundYield().yield, limits: .init(tier: memory.capacity)
+            writer: writePool, time: time, yield: backgroundYield().yield, limits: writeLimits
         ) { fetcher.isBusy }
         let budget = MemoryBudget(limits: { live.withLockedValue { $0.limits.memory } }, accountOf: accountOf)
         let services = CacheServices(

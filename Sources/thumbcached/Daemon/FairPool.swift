@@ -3,7 +3,7 @@ import LinuxSupport
 
 /// Threads that may block on the disk, divided between accounts by ``DeficitRoundRobin``.
 ///
-/// An account occupies at most half of the threads, so that another account finds a free one.
+/// By default, an account occupies at most half of the threads, so that another account finds a free one.
 final class FairPool: BlockingPool {
     private struct Queue {
         var waiting = DeficitRoundRobin<UInt32, @Sendable () -> Void>(quantum: FairPool.quantum)
@@ -20,14 +20,16 @@ final class FairPool: BlockingPool {
     private let workers = WorkerThreads(Queue())
 
     /// - Parameters:
+    ///   - perAccount: the number of threads that an account may occupy; nil for half of them.
     ///   - accountOf: the account that is charged for a uid's work.
     ///   - now: nanoseconds of a monotonic clock.
     init(
-        named name: String, threads count: Int, accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
+        named name: String, threads count: Int, perAccount: Int? = nil,
+        accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
         now: @escaping @Sendable () -> Int64
     ) throws {
         self.accountOf = accountOf
-        let limit = max(1, count / 2)
+        let limit = perAccount ?? max(1, count / 2)
         try workers.start(named: name, count: count) { queue in
             let next = queue.waiting.popFirst { queue.occupied[$0, default: 0] < limit }
             guard let (account, work) = next else { return nil }

@@ -59,6 +59,31 @@ import Testing
         #expect(pool.count == 1)
     }
 
+    @Test func `several threads write while no download is in flight, otherwise one`() {
+        var limits = limits(idle: 0, most: 10_000_000, mostOfAccount: 10_000_000)
+        limits.writers = 2
+        let line = line(limits)
+        isBusyNow = true
+        for number in 0..<4 { #expect(add(number, to: line)) }
+        #expect(pool.count == 1)
+        isBusyNow = false
+        line.downloadEnded()
+        #expect(pool.count == 2)
+        // The second thread finds a download in flight, and leaves the images to the first.
+        isBusyNow = true
+        pool.runNext(at: 1)
+        #expect(order == [] && pool.count == 1)
+        pool.runAll()
+        #expect(order == [0, 1, 2, 3] && line.backlog == .init())
+        isBusyNow = false
+        #expect(add(4, to: line))
+        #expect(pool.count == 1)
+        #expect(add(5, to: line) && add(6, to: line))
+        #expect(pool.count == 2)
+        pool.runAll()
+        #expect(order == [0, 1, 2, 3, 4, 5, 6] && line.backlog == .init())
+    }
+
     @Test func `a download that begins during writing delays the remaining images`() {
         let line = line(yield: { if order == [0] { isBusyNow = true } })
         for number in 0..<4 { #expect(add(number, to: line)) }

@@ -33,6 +33,15 @@ import Testing
         gate.open()
     }
 
+    @Test func `a pool may let one uid use all threads`() async throws {
+        let pool = try FairPool(named: "test", threads: 2, perAccount: 2) { 0 }
+        defer { pool.stop() }
+        let gate = Gate()
+        for _ in 0..<2 { pool.submit(for: 1) { gate.pass() } }
+        await gate.reached(by: 2)
+        gate.open()
+    }
+
     @Test func `F66: after many pieces of work of one uid, another uid has the next turn`() async throws {
         let pool = try pool(threads: 1)
         let gate = Gate()
