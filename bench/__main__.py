@@ -41,7 +41,7 @@ PARTS = [
     # Takes about ten minutes.
     (("B1",), building),
 ]
-#: P12 needs several accounts, hence root. "growth" reads the memory of all processes, and takes about NN minutes.
+#: P12 needs several accounts, hence root. "growth" reads the memory of all processes, and takes about ten minutes.
 PARTS_OF_ROOT = [(("P12",), fairness), (("growth",), growth)]
 
 

@@ -85,7 +85,7 @@ def growth(row, axis):
         parts.append(f'<text x="{x + 36}" y="18">{name}</text>')
     for left, unit, title in (
         (PANEL_LEFT, "requests/s", "requests per second"),
-        (WIDTH - PANEL_WIDTH - 24, "MiB", "memory of all processes, MiB"),
+        (WIDTH - PANEL_WIDTH - 40, "MiB", "memory of all processes, MiB"),
     ):
         figures = [figure for figure in row.figures if figure.unit == unit]
         parts += panel(left, title, figures, axis)

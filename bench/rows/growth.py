@@ -20,20 +20,21 @@ class Load:
 
     @property
     def requests(self):
-        """About a second of requests: copying 64 KiB takes as long as the rest of a hit."""
-        return 50_000 * (64 << 10) // (self.size + (64 << 10))
+        """About half a second of requests: copying 64 KiB takes as long as the rest of a hit."""
+        return 30_000 * (64 << 10) // (self.size + (64 << 10))
 
 
 #: The loads of each plot. The fields of Load that are not named are constant in a plot.
 AXES = {
-    # The memory tier has room for 32,000 of these images.
+    # The memory tier has room for about 22,000 of these images.
     "images": [Load(images=10**n, size=1 << 10) for n in range(3, 7)],
     # The memory tier has room for all images.
-    "users": [Load(images=3 * 10**n, users=10**n, size=512) for n in range(1, 5)],
+    "users": [Load(images=3 * 10**n, users=10**n, size=256) for n in range(1, 5)],
     "connections": [Load(connections=n) for n in (1, 4, 16, 64, 250)],
-    # Also here. More connections could exceed the daemon's limit on unsent replies of an account.
+    # The memory tier has room for all images, which take up to twice their size. The unsent replies of more connections
+    # could exceed the daemon's limit of an account.
     "size": [
-        Load(images=min(1_000, (32 << 20) // size), connections=8, size=size)
+        Load(images=min(1_000, (24 << 20) // size), connections=8, size=size)
         for size in (1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)
     ],
 }
@@ -69,23 +70,21 @@ def measure(run, folder, program, load):
     draw = random.Random(0)
     numbers = draw.choices(range(load.images), k=run.scaled(load.requests, 2_000))
     found = {}
-    # One server after the other: a million images in two page caches could exceed the memory.
-    with disk.file_system(folder, 2 * load.images) as place:
-        with contextlib.closing(servers(run, place, program, load)) as running:
-            for name, server, request in running:
-                replay(program, server, load, request, numbers)  # Warms up the page cache and the tier.
-                found[name] = [
-                    (replay(program, server, load, request, numbers), idle.proportional(server) / 2**20)
-                    for _ in range(run.few_rounds)
-                ]
-    (folder / "disk").rmdir()
+    # One server after the other, because the page cache may not have room for two stores of a million images.
+    with contextlib.closing(servers(run, folder, program, load)) as running:
+        for name, server, request in running:
+            replay(program, server, load, request, numbers)  # Warms up the page cache and the tier.
+            found[name] = [
+                (replay(program, server, load, request, numbers), idle.proportional(server) / 2**20)
+                for _ in range(run.few_rounds)
+            ]
     return found
 
 
-def servers(run, place, program, load):
+def servers(run, folder, program, load):
     """Yields each server with all images stored: its name, the server, and a function that makes the n-th GET."""
-    site = place / "site"
-    site.mkdir()
+    site = folder / "site"
+    site.mkdir(exist_ok=True)
     image = images.image(load.size)
     (site / "same").write_bytes(image)
 
@@ -95,26 +94,26 @@ def servers(run, place, program, load):
     def get(number):
         return resp.frame("GET", user(number), f"{number:012}")
 
-    with run.subject.start(place) as daemon:
-        daemon.wait_for(daemon.address)
-        for commands, count in (
-            (lambda number: ("LOGIN", user(number)), load.users),
-            (lambda number: ("PUT", user(number), f"{number:012}", image), load.images),
-        ):
-            resp.fill_in_parallel(
-                daemon.address, [map(commands, range(first, count, writes.WRITERS)) for first in range(writes.WRITERS)]
-            )
-        yield "thumbcached", daemon, get
-    with run.subject.start(place, tier="0") as daemon:
-        daemon.wait_for(daemon.address)
-        with resp.Client(daemon.address) as client:
-            scale.wait_until_counted(client)
-        yield "thumbcached, tier off", daemon, get
-    with peers.redis(place) as redis:
+    with disk.file_system(folder, load.images) as place:
+        with run.subject.start(place) as daemon:
+            daemon.wait_for(daemon.address)
+            for command, count in (
+                (lambda number: ("LOGIN", user(number)), load.users),
+                (lambda number: ("PUT", user(number), f"{number:012}", image), load.images),
+            ):
+                parts = [range(first, count, writes.WRITERS) for first in range(writes.WRITERS)]
+                resp.fill_in_parallel(daemon.address, [map(command, part) for part in parts])
+            yield "thumbcached", daemon, get
+        with run.subject.start(place, tier="0") as daemon:
+            daemon.wait_for(daemon.address)
+            with resp.Client(daemon.address) as client:
+                scale.wait_until_counted(client)
+            yield "thumbcached, tier off", daemon, get
+    with peers.redis(folder) as redis:
         with resp.Client(redis.address) as client:
             client("EVAL", FILL_REDIS, 0, load.images, image)
         yield "redis-server", redis, lambda number: resp.frame("GET", f"{number:012}")
-    with peers.nginx_cache(place, site) as nginx:
+    with disk.file_system(folder, load.images) as place, peers.nginx_cache(place, site) as nginx:
         replay(program, nginx, load, tier.get_from_nginx, range(load.images))
         yield "nginx proxy_cache", nginx, tier.get_from_nginx
 
