@@ -20,7 +20,7 @@ import time
 from figures import Run
 import machine
 import report
-from rows import avatars, building, connections, events, fairness, hits, idle, misses, renditions, scale, tail
+from rows import avatars, building, connections, events, fairness, growth, hits, idle, misses, renditions, scale, tail
 from rows import tier, writes
 from world import processes
 from world.subject import Subject
@@ -41,8 +41,8 @@ PARTS = [
     # Takes about ten minutes.
     (("B1",), building),
 ]
-#: P12 needs several accounts, hence root.
-PARTS_OF_ROOT = [(("P12",), fairness)]
+#: P12 needs several accounts, hence root. "growth" reads the memory of all processes, and takes about ten minutes.
+PARTS_OF_ROOT = [(("P12",), fairness), (("growth",), growth)]
 
 
 def main():

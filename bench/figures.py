@@ -11,6 +11,12 @@ class Figure:
     name: str
     unit: str
     values: list
+    #: Where it was measured on the axis of a plot, if the row has one.
+    at: int = None
+
+    @property
+    def label(self):
+        return self.name if self.at is None else f"{self.name}, {self.at:,}"
 
     @property
     def median(self):

@@ -9,6 +9,7 @@ from figures import Figure, Row, show
 import machine
 import plot
 from rows.floods import FLOODS
+from rows.growth import AXES
 
 #: The rows that every run must have. "P4 cores" is not among them, because it needs two cores.
 EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" for number in range(1, 7)] + [
@@ -41,7 +42,10 @@ EXPECTED_OF_ROOT = [
     f"P12 {name}"
     for name in [flood.name for flood in FLOODS]
     + ["quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]
-] + ["B3"]
+] + [
+    "B3",
+    *(f"growth {axis}" for axis in AXES),
+]
 #: The rows of docs/performance.md, each with the row that contains its limit. bench/results.md has all rows.
 SHOWN = {
     "P1": None,
@@ -94,7 +98,7 @@ def table(rows, rounds):
 def details(row):
     if row.is_line:
         return f"{row.id}: " + ", ".join(f"{figure.name} {show(figure.median)}" for figure in row.figures)
-    return "\n".join([f"{row.id}: {row.what}"] + [f"    {figure.name}: {figure.text()}" for figure in row.figures])
+    return "\n".join([f"{row.id}: {row.what}"] + [f"    {figure.label}: {figure.text()}" for figure in row.figures])
 
 
 def to_json(rows, described, rounds):
@@ -117,7 +121,13 @@ def to_json(rows, described, rounds):
                         "missed": row.missed,
                         "is_line": row.is_line,
                         "figures": [
-                            {"name": figure.name, "unit": figure.unit, "median": figure.median, "values": figure.values}
+                            {
+                                "name": figure.name,
+                                "unit": figure.unit,
+                                "median": figure.median,
+                                "values": figure.values,
+                                "at": figure.at,
+                            }
                             for figure in row.figures
                         ],
                     }
@@ -140,7 +150,10 @@ def from_json(text):
             row["ratio"],
             row["goal"],
             row["more_is_better"],
-            [Figure(figure["name"], figure["unit"], figure["values"]) for figure in row["figures"]],
+            [
+                Figure(figure["name"], figure["unit"], figure["values"], figure.get("at"))
+                for figure in row["figures"]
+            ],
             row["note"],
             row["missed"],
             row.get("is_line", False),
@@ -151,8 +164,13 @@ def from_json(text):
 
 
 def write_documents(root, rows, described, rounds):
-    """Writes docs/performance.md's table and plot, and bench/results.md."""
+    """Writes docs/performance.md's table and plots, and bench/results.md; of a run with `--only growth`, the plots."""
     by_id = {row.id: row for row in rows}
+    grown = {axis: by_id[f"growth {axis}"] for axis in AXES if f"growth {axis}" in by_id}
+    for axis, row in grown.items():
+        (root / f"docs/growth-{axis}.svg").write_text(plot.growth(row, axis))
+    if len(grown) == len(rows):
+        return
     if lacking := [id for id in SHOWN if id not in by_id]:
         raise ValueError(f"no results for {', '.join(lacking)}; run make bench without SKIP, as root")
     shown = [by_id[id] for id in SHOWN]
@@ -214,7 +232,7 @@ def full(rows, described, rounds):
     ]
     lines += ["", "| row | measured | |", "| --- | --- | --- |"]
     lines += [
-        f"| {row.id} | {figure.name} | {figure.text()} |" for row in rows if not row.is_line for figure in row.figures
+        f"| {row.id} | {figure.label} | {figure.text()} |" for row in rows if not row.is_line for figure in row.figures
     ]
     lines += of_lines([row for row in rows if row.is_line])
     notes = [f"{row.id}: {row.note}." for row in rows if row.note]

@@ -29,4 +29,5 @@ def file_system(folder, count):
         yield place
     finally:
         processes.run([processes.find("umount"), "--lazy", place])
+        place.rmdir()
         file.unlink()

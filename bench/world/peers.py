@@ -80,15 +80,15 @@ open_file_cache max={kept_open} inactive=600s; open_file_cache_valid 600s;
 
 
 def nginx_cache(home, images, workers=1):
-    """Starts nginx as a cache (proxy_cache) in front of an nginx that serves files."""
+    """Starts nginx as a cache (proxy_cache) in front of an nginx that serves the files, and `same` for other paths."""
     name = f"nginx-cache-{workers}"
     address, behind = home / f"{name}.sock", home / f"{name}-origin.sock"
     return nginx(
         home,
         name,
         f"""
-proxy_cache_path {home}/{name}/store levels=1:2 keys_zone=images:16m max_size=2g inactive=1h use_temp_path=off;
-server {{ listen unix:{behind} backlog=4096; root {images}; }}
+proxy_cache_path {home}/{name}/store levels=1:2 keys_zone=images:160m max_size=16g inactive=1h use_temp_path=off;
+server {{ listen unix:{behind} backlog=4096; root {images}; location / {{ try_files $uri /same =404; }} }}
 server {{
   listen unix:{address} backlog=4096;
   location / {{ proxy_pass http://unix:{behind}; proxy_cache images; proxy_cache_key $uri; proxy_cache_valid 200 1h; }}
