@@ -277,7 +277,7 @@ deb-source: sources ## build a Debian source package of the commit in dist/sourc
 	@tools/install-dependencies deb
 	$(EPOCH) tools/make-deb source
 
-reproducible: deb ## build the Debian packages twice, at different paths; fails if they differ
+reproducible: ## build the Debian packages twice, at different paths; fails if they differ
 	@tools/install-dependencies reproducible
 	tools/check-reproducible
 

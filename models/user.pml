@@ -97,8 +97,7 @@ inline crash() {
 
 active proctype world() {
     do
-    /* LOGIN, LOGOUT and PURGE, one at a time (UserEntry.lock) */
-    /* step: UserSessions.load */
+    /* LOGIN, LOGOUT and PURGE, one at a time (UserEntry.lock). step: UserSessions.load */
     :: atomic { at == Idle && phase == Unknown ->
         if :: login -> open() :: else -> assert(!loggedIn); phase = LoggedOut; forget_images() fi }
     /* step: UserSessions.logIn */
@@ -143,7 +142,8 @@ active proctype world() {
     /* step: InvalidationService.remove */
     :: atomic { at == Idle && phase == Opened -> command = Profile; old = known; at = Fence }
     /* step: UserCache.purge, RequestCoordinator.purge */
-    :: atomic { at == Fence && !lock -> lock = 1; removing = 1; end_flights(); at = Temporaries }
+    :: atomic { at == Fence && !lock -> lock = 1; removing = 1; end_flights();
+        old = (old | bit(image[PUT])) & ~1; at = Temporaries }
     /* step: ImageFiles.removeAll, ImageFiles.removeStaleTemporaries. Mutation 4: files of writers stay */
     :: atomic { at == Temporaries -> at = Entries; stale = 0;
         temporary[WRITE] = temporary[WRITE] && MUTATION == 4; temporary[PUT] = temporary[PUT] && MUTATION == 4 }
@@ -224,9 +224,9 @@ active proctype world() {
         finish(RENDER) }
     /* step: UserCache.put */
     :: atomic { isFree(PUT) && mayNumber -> begin_new(PUT); oldToPut = known }
-    /* step: ImageFiles.prepare, RequestCoordinator.putVerdict */
-    :: atomic { step[PUT] == 1 && !lock ->
-        if :: current[PUT] -> temporary[PUT] = 1; step[PUT] = 2 :: else -> oldToPut = 0; finish(PUT) fi }
+    /* step: ImageFiles.prepare, RequestCoordinator.putVerdict. Mutation 10: a cancelled PUT writes a temporary file */
+    :: atomic { step[PUT] == 1 && !lock -> if :: current[PUT] || MUTATION == 10 -> temporary[PUT] = 1; step[PUT] = 2
+        :: else -> oldToPut = 0; finish(PUT) fi }
     :: atomic { step[PUT] == 2 && !lock ->
         if :: temporary[PUT] && current[PUT] -> place(PUT); step[PUT] = 3 :: else -> oldToPut = 0; finish(PUT) fi }
     /* step: RequestCoordinator.putCommitted. Mutation 5: earlier downloads go on */

@@ -32,6 +32,7 @@ public struct Explanation: Sendable, Equatable {
         /// Whether it may be served without asking the origin.
         public let isFresh: Bool
         let digest: ImageDigest
+        let shape: ImageShape
     }
 
     public struct Upstream: Sendable, Equatable {
@@ -71,7 +72,7 @@ public struct Explanation: Sendable, Equatable {
     public internal(set) var upstreams: [Upstream] = []
     /// Seconds until a request to the origin is possible, if it is not now.
     public internal(set) var retryIn: Int64?
-    /// Requests that wait for the download in flight; nil without one.
+    /// Requests that wait for the download in flight, where those for one rendition count as one; nil without one.
     public internal(set) var waiting: Int?
     /// Pixels of the request; 0 without SIZE.
     public internal(set) var size: UInt16
@@ -86,6 +87,6 @@ extension Explanation.Held {
         self.init(
             place: held.source == .disk ? .disk : .memory, host: host, age: record.freshness.age(at: now),
             timeToLive: record.freshness.timeToLive(at: now), isFresh: record.freshness.isFresh(at: now),
-            digest: record.digest)
+            digest: record.digest, shape: record.shape)
     }
 }

@@ -4,7 +4,7 @@ import DequeModule
 // then for the rendering. A rendition is served as long as the source's image key holds the same image (I7).
 
 extension RequestCoordinator {
-    /// What follows from a step of a rendition.
+    /// The effects of a step of a rendition, and the image to keep.
     struct RenditionOutcome {
         var effects: [Effect] = []
         /// The rendition to keep in memory, if any.

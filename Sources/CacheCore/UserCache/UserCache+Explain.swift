@@ -166,13 +166,15 @@ extension UserCache {
         if let rendition, rendition.sourceDigest == held.digest {
             explanation.held = Explanation.Held(
                 place: .disk, host: held.host, age: held.age, timeToLive: held.timeToLive, isFresh: held.isFresh,
-                digest: rendition.digest)
+                digest: rendition.digest, shape: rendition.shape)
             return
         }
         let now = services.time.now
         let hasFailed = state.withLockedValue { $0.coordinator.hasJustFailed(imageKey, held.digest, now) }
         // Otherwise GET returns the source itself.
-        if services.renderer != nil, origin?.renditions != .never, !hasFailed { explanation.action = .render }
+        if services.renderer != nil, origin?.renditions != .never, !hasFailed, mayRender(held.shape) {
+            explanation.action = .render
+        }
     }
 
     /// Marks upstreams that would reject the request. If none remains, the action becomes `serve` or `fail`.

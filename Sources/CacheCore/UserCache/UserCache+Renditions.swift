@@ -93,12 +93,11 @@ extension UserCache {
     }
 
     func render(_ flight: FlightID, _ source: Image) {
-        let settings = services.settings()
-        let (shape, imageKey) = (source.record.shape, flight.imageKey)
+        let (settings, imageKey) = (services.settings(), flight.imageKey)
         guard let renderer = services.renderer, origin?.renditions != .never else {
             return renderEnded(flight, source, .failure(.notMade))
         }
-        guard Int(shape.width) * Int(shape.height) <= settings.renditionPixels else {
+        guard mayRender(source.record.shape) else {
             return renderEnded(flight, source, .failure(.unreadableImage))
         }
         // While it is queued, the source counts against the account's memory.
@@ -115,6 +114,11 @@ extension UserCache {
                 lease.set(to: 0)
                 renderEnded(flight, source, result.flatMap { image($0, from: source, options) })
             })
+    }
+
+    /// Whether an image has few enough pixels to be rendered.
+    func mayRender(_ shape: ImageShape) -> Bool {
+        Int(shape.width) * Int(shape.height) <= services.settings().renditionPixels
     }
 
     private static var costOfQueuing: Int { 2 << 10 }

@@ -97,8 +97,13 @@ extension ImageFiles {
         do {
             var file = try disk.open(temporary, in: directory, for: .creating)
             isMade = true
-            // A purge before the file was created could not remove it; leave the file empty then.
-            guard temporaryFiles.contains(temporary) else { return (temporary, directory) }
+            guard temporaryFiles.contains(temporary) else {
+                // A purge before the file was created could not remove it. Registered again so that a failed removal is
+                // retried.
+                temporaryFiles.register(temporary, of: address.profile, in: generation)
+                removeTemporary(temporary, in: directory)
+                return nil
+            }
             try file.write(entry)
             try file.close()
         } catch {

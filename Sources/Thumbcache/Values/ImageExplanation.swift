@@ -40,9 +40,9 @@ public struct ImageExplanation: Sendable, Hashable {
 
     /// A server that images of the origin are requested from.
     public struct Upstream: Sendable, Hashable {
-        /// Whether it would be asked, or why not.
+        /// Whether the upstream receives a request, or why not.
         public enum State: String, Sendable, Hashable {
-            /// It would be asked.
+            /// It receives a request if the upstreams before it have no image.
             case ready
             /// It had no image.
             case missing
@@ -50,7 +50,7 @@ public struct ImageExplanation: Sendable, Hashable {
             case unusable
             /// It failed, and its circuit breaker is open.
             case suspended
-            /// It needs an access token, and none can be had.
+            /// It needs an access token, and none is available.
             case unauthorized
             /// The daemon can send no request now.
             case failed
@@ -74,11 +74,12 @@ public struct ImageExplanation: Sendable, Hashable {
     public let held: Held?
     /// The name of the user's origin in the daemon's configuration.
     public let origin: String?
-    /// In the order in which they are asked. Empty if ``source`` has them.
+    /// In the order of requests. Empty if ``source`` has them.
     public let upstreams: [Upstream]
     /// The time until a request to the origin is possible, if it is not now.
     public let retryIn: Duration?
-    /// The number of requests that wait for the download in flight; nil without one.
+    /// The number of requests that wait for the download in flight, where those for one rendition count as one; nil
+    /// without a download.
     public let waiting: Int?
     /// The requested size in pixels.
     public let size: Int?

@@ -303,6 +303,16 @@ import Testing
         }
     }
 
+    @Test func `a source with too many pixels is served, as by GET`() async throws {
+        let world = RenditionTests.world(renderer)
+        world.settings.renditionPixels = 16 * 16 - 1
+        let cache = try world.cache()
+        try cache.put(Self.unsized, SampleImage.png("one", width: 16, height: 16), timeToLive: nil)
+        #expect(try await cache.explain(Self.small).action == .serve)
+        #expect(await cache.outcome(ImageQuery(imageKey: Self.small)).hasPrefix("one from"))
+        #expect(renderer.requests.isEmpty)
+    }
+
     @Test func `a missing source makes its renditions missing`() async throws {
         world.settings.origins["default"]?.url = "https://origin.test/{profile}"
         world.fetcher.answer = { _ in .missing(ResponseHeaders()) }

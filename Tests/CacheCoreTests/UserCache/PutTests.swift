@@ -1,4 +1,5 @@
 import CacheFakes
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
@@ -142,6 +143,18 @@ import Testing
         _ = try cache.purge([OpaqueID("bob")])
         try cache.put(Self.imageKey, SampleImage.png("new"), timeToLive: nil)
         #expect(world.store.held(by: .alice) == ["new"])
+    }
+
+    @Test func `a PUT that a later one overtakes before it writes succeeds and writes nothing`() throws {
+        let cache = try world.cache()
+        cache.state.withLockedValue { state in
+            _ = state.coordinator.putBegan(Self.imageKey)
+            _ = state.coordinator.putCommitted(Self.imageKey, sequence: .max, .sample("later", from: nil), now: 0)
+        }
+        try cache.put(Self.imageKey, SampleImage.png("mine"), timeToLive: nil)
+        #expect(world.store.calls(.seal) == 0 && world.store.calls(.makeRoom) == 0)
+        #expect(world.services.counters[.puts] == 1)
+        #expect(cache.hit(Self.imageKey) == nil)
     }
 
     @Test func `after two concurrent PUTs, memory and disk hold the later one`() async throws {

@@ -69,6 +69,32 @@ import Testing
         }
     }
 
+    @Test func `an empty file that a purge could not see and the writer could not remove is removed by the next write`()
+        throws
+    {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore(system: system) { store in
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), testImage(1))
+            let once = Once()
+            system.plan { call, _, _ in
+                if call == .open, once.isFirst() {
+                    expectSuccess { _ = try generationStore.remove([OpaqueID("bob")]) }
+                    return nil
+                }
+                return call == .unlink && !tree.temporaries.isEmpty ? .fail(EIO) : nil
+            }
+            let isCommitted = try generationStore.write(
+                imageKey("bob"), testImage(2), isCurrent: { true }, committed: {})
+            system.heal()
+            #expect(!once.isFirst() && !isCommitted)
+            #expect(tree.temporaries.map(Self.size) == [0])
+            try generationStore.put(imageKey("eve"), testImage(3))
+            #expect(tree.temporaries.isEmpty)
+        }
+    }
+
     @Test func `F78: a write that begins after the receipt for its profile creates no file`() throws {
         let tree = try TestTree()
         let system = FaultySystem()

@@ -257,6 +257,40 @@ extension EndToEnd {
             }
         }
 
+        /// One entry that the relay has read is lost, and one that it has not read is trimmed.
+        @Test func `a trimmed entry is not mistaken for one that the relay has read and Redis has lost`() throws {
+            try withFleet { redis, client, hosts in
+                let host = hosts[0]
+                func publishAll(_ users: String...) throws {
+                    let client = try redis.connect()
+                    for user in users { try publish(client, "op", "logout", "user", user) }
+                }
+                #expect(try client.call("SAVE") == .ok)
+                try publishAll("nobody")
+                try host.waitUntilAtEnd(client)
+                try host.logIn("alice", "bob")
+                host.killRelay()
+                redis.kill()
+                try redis.start()
+                try publishAll("alice", "nobody")
+                let restored = try redis.connect()
+                _ = try restored.call("XTRIM", FleetHost.stream, "MAXLEN", "1")
+                try host.startRelay()
+                try host.waitUntilAtEnd(restored)
+                #expect(host.log.contains("the server has no acknowledgment of it"), "\(host.log)")
+                #expect(try host.users() == [])
+
+                // A trimmed entry that it has acknowledged is not a gap.
+                try host.logIn("alice", "bob")
+                host.killRelay()
+                try publishAll("alice")
+                _ = try restored.call("XTRIM", FleetHost.stream, "MAXLEN", "1")
+                try host.startRelay()
+                try host.waitUntilAtEnd(restored)
+                #expect(try host.users() == ["bob"])
+            }
+        }
+
         @Test func `a relay that is not an admin logs the remedy and acknowledges nothing`() throws {
             try withMachine { machine in
                 let redis = try RedisServer(machine)

@@ -25,8 +25,23 @@ import Testing
         return stream
     }
 
+    /// A snapshot for a host that has acknowledged its position.
+    private func snapshot(_ stream: FakeStream, _ saved: Position?) -> StreamSnapshot {
+        var snapshot = stream.snapshot(after: saved?.id ?? .zero)
+        snapshot.row = saved.map { row($0) }
+        return snapshot
+    }
+
+    private func row(_ position: Position) -> HostState {
+        HostState(id: position.id, time: 0, streamIdentity: position.streamIdentity, skipped: 0, process: "p")
+    }
+
     private func decide(_ saved: Position?, _ stream: FakeStream, _ policy: GapPolicy = .logoutAll) -> String {
-        switch Decision(saved, stream.snapshot(after: saved?.id ?? .zero), policy) {
+        decide(saved, snapshot(stream, saved), policy)
+    }
+
+    private func decide(_ saved: Position?, _ snapshot: StreamSnapshot, _ policy: GapPolicy = .logoutAll) -> String {
+        switch Decision(saved, snapshot, policy) {
         case .nameStream(_, let loss): loss.map { "name, \($0)" } ?? "name"
         case .wait: "wait"
         case .closeGap(let gap, let then): "\(gap) then \(then.id) \(then.count) \(then.wasSeen)"
@@ -123,6 +138,41 @@ import Testing
         #expect(decide(position(30, count: 3), stream) == "trimmed then 40-0 4 false")
     }
 
+    @Test func `a trimmed position is a gap if the server has no acknowledgment of it`() {
+        var stream = stream()
+        stream.lose(1)
+        stream.time = 50
+        for user in ["erin", "frank"] { stream.add(user) }
+        // Trims erin, which the host has not read.
+        stream.trim(to: 1)
+        let saved = position(40, count: 4)
+        var snapshot = stream.snapshot(after: saved.id)
+        let rows = [nil, row(position(30, count: 3)), row(position(0, count: 0)), HostState.unknown]
+        for row in rows {
+            snapshot.row = row
+            #expect(decide(saved, snapshot) == "unproven then 50-1 5 true", "\(row?.text ?? "no row")")
+        }
+        snapshot.row = row(saved)
+        snapshot.row?.streamIdentity = FakeStream.name(41)
+        #expect(decide(saved, snapshot) == "unproven then 50-1 5 true")
+        // The row is later than the position if the state directory was restored.
+        for id: UInt64 in [40, 49] {
+            snapshot.row = row(position(id, count: 4))
+            #expect(decide(saved, snapshot) == "50 then 50-1 5")
+        }
+    }
+
+    @Test func `a position without an acknowledgment is no gap unless unread entries may have been removed`() {
+        var stream = stream()
+        func decide(_ saved: Position) -> String { self.decide(saved, stream.snapshot(after: saved.id)) }
+        #expect(decide(position(0, count: 0, seen: false)) == "10 20 30 40 then 40-0 4")
+        #expect(decide(position(20, count: 2)) == "30 40 then 40-0 4")
+        stream.trim(to: 3)
+        #expect(decide(position(20, count: 2)) == "30 40 then 40-0 4")
+        stream.trim(to: 0)
+        #expect(decide(position(40, count: 4)) == "wait")
+    }
+
     @Test func `a stream that ends before the position has lost its end`() {
         var stream = stream()
         stream.lose(1)
@@ -201,7 +251,7 @@ import Testing
                 continue
             }
             #expect(gap == (deleted.count == 4 ? .trimmed : .deleted))
-            if case .execute(_, let next) = Decision(then, stream.snapshot(after: then.id), policy) { then = next }
+            if case .execute(_, let next) = Decision(then, snapshot(stream, then), policy) { then = next }
             #expect(decide(then, stream, policy) == "wait", "\(policy)")
             stream.time = 50
             stream.add("erin")
@@ -235,7 +285,7 @@ import Testing
         stream.delete(40)
         let saved = position(20, count: 2)
         guard case .closeGap(.deleted, let begin) = Decision(saved, stream.snapshot(after: saved.id), .ignore),
-            case .execute(_, let next) = Decision(begin, stream.snapshot(after: begin.id), .ignore)
+            case .execute(_, let next) = Decision(begin, snapshot(stream, begin), .ignore)
         else {
             Issue.record("no gap")
             return

@@ -78,6 +78,8 @@ static size_t requests(const struct relay *relay, char *out, unsigned *number) {
     size_t length = 0;
     *number = 0;
     snprintf(behind, sizeof behind, "(%s", relay->position);
+    snprintf(key, sizeof key, "%s:hosts", stream);
+    snprintf(host, sizeof host, "host-%05ld.example.org", (long)(relay - relays));
     switch (relay->stage) {
     case HELLO: COMMAND("HELLO", "3", "SETNAME", "thumbcached-relay"); break;
     case ROLE: COMMAND("ROLE"); break;
@@ -88,15 +90,13 @@ static size_t requests(const struct relay *relay, char *out, unsigned *number) {
         COMMAND("XINFO", "STREAM", stream);
         COMMAND("XRANGE", stream, relay->position, relay->position);
         COMMAND("XRANGE", stream, behind, "+", "COUNT", "100");
+        COMMAND("HGET", key, host);
         COMMAND("TIME");
         COMMAND("EXEC");
         break;
     case ACKNOWLEDGE:
-        snprintf(key, sizeof key, "%s:hosts", stream);
-        snprintf(host, sizeof host, "host-%05ld.example.org", (long)(relay - relays));
         snprintf(state, sizeof state, "%s %s %s 0 %08lx", relay->position, relay->time, incarnation,
             (long)(relay - relays));
-        COMMAND("HGET", key, host);
         COMMAND("HSET", key, host, state);
         break;
     case WAIT: COMMAND("XREAD", "COUNT", "1", "BLOCK", heartbeat, "STREAMS", stream, relay->position); break;
@@ -142,7 +142,7 @@ static void copy_string(const char *value, char *out, size_t room) {
 
 /* Parses the reply of EXEC: the entries after the position, and the time. */
 static void read_entries(struct relay *relay, const char *value, const char *end) {
-    if (strncmp(value, "*5\r\n", 4) != 0) errx(1, "invalid reply to EXEC: %.40s", value);
+    if (strncmp(value, "*6\r\n", 4) != 0) errx(1, "invalid reply to EXEC: %.40s", value);
     const char *part = skip(skip(skip(value + 4, end), end), end);
     long entries = strtol(part + 1, NULL, 10);
     const char *entry = strchr(part, '\n') + 1;
@@ -154,7 +154,7 @@ static void read_entries(struct relay *relay, const char *value, const char *end
     relay->has_more = entries == MOST_ENTRIES;
     /* TIME: seconds and microseconds. */
     char seconds[16], micro[16];
-    const char *first = strchr(skip(part, end), '\n') + 1;
+    const char *first = strchr(skip(skip(part, end), end), '\n') + 1;
     copy_string(first, seconds, sizeof seconds);
     copy_string(skip(first, end), micro, sizeof micro);
     snprintf(relay->time, sizeof relay->time, "%lld", atoll(seconds) * 1000 + atoll(micro) / 1000);

@@ -17,12 +17,13 @@ package struct FleetStream: Sendable {
     /// Maximum entries of one snapshot.
     package static let mostEntries = 100
 
-    /// Reads the stream's state and the next entries after a position in one transaction.
-    package func snapshot(after position: StreamID) async throws(RedisError) -> StreamSnapshot {
+    /// Reads the stream's state, the next entries after a position, and a host's row in one transaction.
+    package func snapshot(after position: StreamID, host: String) async throws(RedisError) -> StreamSnapshot {
         let transaction = try await connection.pipeline([
             ["MULTI"], ["GET", streamIdentity], ["XINFO", "STREAM", name],
             ["XRANGE", name, "\(position)", "\(position)"],
-            ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["TIME"], ["EXEC"],
+            ["XRANGE", name, "(\(position)", "+", "COUNT", "\(Self.mostEntries)"], ["HGET", hosts, host], ["TIME"],
+            ["EXEC"],
         ])
         return try StreamSnapshot(transaction.last?.elements ?? [], of: name)
     }
@@ -58,10 +59,9 @@ package struct FleetStream: Sendable {
         try await connection.send("HSET", hosts, host, state.text)
     }
 
-    /// Writes a host's row. Returns the previous row.
-    package func acknowledge(host: String, _ state: HostState) async throws(RedisError) -> HostState? {
-        let replies = try await connection.pipeline([["HGET", hosts, host], ["HSET", hosts, host, state.text]])
-        return replies.first?.text.flatMap { HostState($0) }
+    /// Writes a host's row.
+    package func acknowledge(host: String, _ state: HostState) async throws(RedisError) {
+        try await connection.send("HSET", hosts, host, state.text)
     }
 
     /// Reads the table of hosts, the stream's identity and the server's time in one transaction. Read separately, the
@@ -146,10 +146,12 @@ package struct FleetStream: Sendable {
 }
 
 extension StreamSnapshot {
-    /// Parses the replies of the transaction that ``FleetStream/snapshot(after:)`` sends.
+    /// Parses the replies of the transaction that ``FleetStream/snapshot(after:host:)`` sends.
     package init(_ replies: [Value], of name: String) throws(RedisError) {
-        guard replies.count == 5 else { throw RedisError("unexpected reply to EXEC") }
-        self.init(streamIdentity: replies[0].text, stream: nil, time: try FleetStream.milliseconds(replies[4]))
+        guard replies.count == 6 else { throw RedisError("unexpected reply to EXEC") }
+        self.init(
+            streamIdentity: replies[0].text, stream: nil, row: replies[4].text.flatMap { HostState($0) },
+            time: try FleetStream.milliseconds(replies[5]))
         switch replies[1] {
         case .error(_, "no such key"): break
         case .error(let code, let message): throw RedisError("XINFO STREAM \(name): \(oneLine("\(code) \(message)"))")

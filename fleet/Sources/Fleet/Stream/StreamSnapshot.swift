@@ -8,11 +8,13 @@ package struct StreamSnapshot: Sendable {
     package var streamIdentity: String?
     /// Nil if the key does not exist.
     package var stream: Stream?
+    /// The host's row. Nil if it is missing or invalid.
+    package var row: HostState?
     /// Milliseconds since 1970, by the server's clock.
     package var time: Int64
 
-    package init(streamIdentity: String?, stream: Stream?, time: Int64) {
-        (self.streamIdentity, self.stream, self.time) = (streamIdentity, stream, time)
+    package init(streamIdentity: String?, stream: Stream?, row: HostState?, time: Int64) {
+        (self.streamIdentity, self.stream, self.row, self.time) = (streamIdentity, stream, row, time)
     }
 
     package struct Stream: Sendable {

@@ -14,11 +14,11 @@ struct Status: FleetSubcommand {
     func validate() throws { try validateLive(live) }
 
     func run(in environment: [String: String]) async throws -> CInt {
-        try await file.withStream(environment) { stream, _ in
+        try await file.withStream(environment) { stream, configuration in
             var hosts = FleetView(try await stream.hostTable(), publishedAt: 0).hosts
             for index in hosts.indices { hosts[index].lag = try await stream.lag(after: hosts[index].state.id) }
             FleetTable(hosts, live: live) { _ in "live" }.show()
-            if let damage = try await stream.snapshot(after: .zero).damage {
+            if let damage = try await stream.snapshot(after: .zero, host: configuration.host).damage {
                 throw CommandFailure(CommandFailure.refused, damage.sentence(stream.name))
             }
             return 0

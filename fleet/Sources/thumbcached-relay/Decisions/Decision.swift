@@ -14,6 +14,8 @@ enum Gap: String, Sendable {
     /// A restored backup with later writes.
     case rewritten = "the stream no longer has the entry at the position"
     case trimmed = "entries were trimmed before they were read"
+    /// The entry at the position was trimmed; or it was lost, and exactly as many later ones were trimmed.
+    case unproven = "the entry at the position is gone, and the server has no acknowledgment of it"
     case deleted = "entries were deleted before they were read"
 }
 
@@ -45,7 +47,7 @@ extension Decision {
     ///
     /// - Parameters:
     ///   - saved: the position on disk, if any.
-    ///   - look: the stream and its entries after the saved position.
+    ///   - snapshot: the stream, its entries after the saved position, and this host's row.
     init(_ saved: Position?, _ snapshot: StreamSnapshot, _ policy: GapPolicy) {
         if let damage = snapshot.damage {
             self = .reject(damage)
@@ -84,8 +86,7 @@ extension Decision {
 }
 
 extension Gap {
-    /// Nil if no entry was missed. Undetected: a stream that loses its end and has its new entries trimmed unread, both
-    /// between two snapshots. This requires trimming by hand, or a host that was away for longer than entries are kept.
+    /// Nil if no entry was missed.
     fileprivate init?(_ saved: Position?, _ snapshot: StreamSnapshot, _ streamIdentity: String) {
         guard let saved else {
             self = .noPosition
@@ -97,13 +98,18 @@ extension Gap {
             self = .trimmed
         } else if let stream = snapshot.stream, stream.hasDeletedUnread(saved) {
             self = .deleted
+        } else if let stream = snapshot.stream, stream.removed == saved.count, stream.added > saved.count,
+            saved.count > 0, !stream.hasPosition, !snapshot.hasAcknowledgment(of: saved)
+        {
+            self = .unproven
         } else {
             return nil
         }
     }
 
     /// Why the stream lost entries up to the saved position; nil if it did not, or if its identity is later than
-    /// everything known here.
+    /// everything known here. Undetected once as many entries are removed as were read: a lost entry then looks like a
+    /// trimmed one.
     fileprivate init?(losing saved: Position, _ snapshot: StreamSnapshot, _ streamIdentity: String) {
         guard saved.streamIdentity == streamIdentity else {
             if StreamIdentity.start(streamIdentity) > saved.latest { return nil }
@@ -127,6 +133,15 @@ extension Gap {
         } else {
             return nil
         }
+    }
+}
+
+extension StreamSnapshot {
+    /// Whether the server has this host's acknowledgment of a position. It is a later write than the entry at the
+    /// position, so a server that has it has not lost the entry.
+    fileprivate func hasAcknowledgment(of saved: Position) -> Bool {
+        guard let row else { return false }
+        return row.streamIdentity == saved.streamIdentity && row.id >= saved.id
     }
 }
 

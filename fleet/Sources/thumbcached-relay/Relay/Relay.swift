@@ -24,8 +24,8 @@ struct Relay {
     private var skipped = 0
     /// Identifies this process in the table of hosts.
     private let process = Hex.text((0..<4).map { _ in UInt8.random(in: .min ... .max) })
-    /// Whether this process has written the host's row on this connection. Before that, a restored table may have the
-    /// row of an earlier process.
+    /// Whether this process has written the host's row on this connection. Before that, the row may be that of an
+    /// earlier process.
     private var hasAcknowledged = false
     /// The gap that was logged last; nil once it is closed.
     private var openGap: Gap?
@@ -69,7 +69,12 @@ struct Relay {
         log.notice("connected", metadata: ["server": "\(stream.connection.address)", "host": "\(configuration.host)"])
         hasAcknowledged = false
         while !Task.isCancelled {
-            let snapshot = try await stream.snapshot(after: saved?.id ?? .zero)
+            let snapshot = try await stream.snapshot(after: saved?.id ?? .zero, host: configuration.host)
+            if hasAcknowledged, let row = snapshot.row, row.process != process {
+                log.error(
+                    "another relay uses this host name; each hides the other's backlog",
+                    metadata: ["host": "\(configuration.host)"])
+            }
             switch Decision(saved, snapshot, configuration.onGap) {
             case .reject(let damage):
                 try await acknowledge(stream, snapshot, at: .zero)
@@ -92,7 +97,12 @@ struct Relay {
             case .closeGap(let gap, let then):
                 // The table may have lost this host; without its row, publishers would not wait for it.
                 try await acknowledge(stream, snapshot, at: .zero)
-                if await whileReportingBusy(stream, snapshot, at: .zero, { relay in await relay.close(gap, then) }) {
+                let isClosed = await whileReportingBusy(stream, snapshot, at: .zero) { relay in
+                    await relay.close(gap, then)
+                }
+                if isClosed {
+                    // Without an acknowledgment of this position, the next decision may be the same gap.
+                    try await acknowledge(stream, snapshot, at: then.id)
                     continue
                 }
                 outage.contact(at: now())
@@ -124,12 +134,7 @@ struct Relay {
     private mutating func acknowledge(_ stream: FleetStream, _ snapshot: StreamSnapshot, at id: StreamID)
         async throws(RedisError)
     {
-        let before = try await stream.acknowledge(host: configuration.host, state(snapshot, at: id))
-        if hasAcknowledged, let before, before.process != process {
-            log.error(
-                "another relay uses this host name; each hides the other's backlog",
-                metadata: ["host": "\(configuration.host)"])
-        }
+        try await stream.acknowledge(host: configuration.host, state(snapshot, at: id))
         hasAcknowledged = true
     }
 

@@ -19,15 +19,10 @@ struct FakeHost {
     var skipsCommands = false
     var ignoresGaps = false
 
-    /// Whether unread entries are trimmed and deleted manually; otherwise the stream loses its end. A relay cannot
-    /// distinguish the two, so a history has only one of them.
-    private let isTrimmedByHand: Bool
-    private static let keep: Int64 = 8
+    /// Where the relay is killed.
+    enum Crash { case beforeSaving, beforeAcknowledging }
 
-    init(seed: UInt64) {
-        random = SeededRandom(seed: seed)
-        isTrimmedByHand = seed.isMultiple(of: 2)
-    }
+    init(seed: UInt64) { random = SeededRandom(seed: seed) }
 
     var isAtEnd: Bool {
         if case .wait = Decision(saved, stream.snapshot(after: saved?.id ?? .zero), .logoutAll) { true } else { false }
@@ -35,19 +30,13 @@ struct FakeHost {
 
     mutating func takeStep() {
         stream.time += Int64.random(in: 0...3, using: &random)
-        switch Int.random(in: 0..<20, using: &random) {
+        switch Int.random(in: 0..<22, using: &random) {
         case 0..<6:
             let user = "user\(stream.time)-\(published.count)-\(done.count)"
             published.append((user, stream.add(user), stream.time, stream.streamIdentity))
         case 6..<13: follow()
-        case 13: follow(crashingBeforeSaving: true)
-        case 14 where isTrimmedByHand: stream.trim(to: Int.random(in: 0...3, using: &random))
-        case 14:
-            stream.trim(olderThan: Self.keep)
-            // No publisher waits for that long.
-            published.removeAll { $0.time < stream.time - Self.keep }
-        case 15 where isTrimmedByHand: deleteSomeEntry()
-        case 18 where isTrimmedByHand: break
+        case 13: follow(crash: .beforeSaving)
+        case 14: stream.trim(to: Int.random(in: 0...3, using: &random))
         case 15:
             stream.lose(Int.random(in: 0...3, using: &random))
             stream.time += 1
@@ -61,6 +50,8 @@ struct FakeHost {
             stream = old
             stream.time = time + 1
             published = []
+        case 19: deleteSomeEntry()
+        case 20: follow(crash: .beforeAcknowledging)
         default:
             // The state directory is lost.
             if Int.random(in: 0..<5, using: &random) == 0 { saved = nil }
@@ -73,23 +64,23 @@ struct FakeHost {
     }
 
     /// Reads the stream once and acts on it, as the relay does.
-    mutating func follow(crashingBeforeSaving: Bool = false) {
+    mutating func follow(crash: Crash? = nil) {
         let snapshot = stream.snapshot(after: saved?.id ?? .zero)
         switch Decision(saved, snapshot, .logoutAll) {
         case .nameStream(let moment, _):
             stream.streamIdentity = StreamIdentity.name(after: moment, now: stream.time, random: random.bytes())
         case .closeGap(_, let then):
             if !ignoresGaps { done.formUnion(published.map(\.user)) }
-            if crashingBeforeSaving { return }
+            if crash == .beforeSaving { return }
             saved = then
-            acknowledge(snapshot)
+            if crash == nil { acknowledge(snapshot) }
         case .execute(let entries, let then):
             for entry in entries where !skipsCommands {
                 if case .success(.logOut(let user, _)) = entry.command { done.insert(user.description) }
             }
-            if crashingBeforeSaving { return }
+            if crash == .beforeSaving { return }
             saved = then
-            acknowledge(snapshot)
+            if crash == nil { acknowledge(snapshot) }
         case .wait: acknowledge(snapshot)
         case .reject(let damage): falseAcknowledgements.append("the stream is considered damaged: \(damage)")
         }
@@ -99,6 +90,7 @@ struct FakeHost {
         guard let saved else { return }
         let state = HostState(
             id: saved.id, time: snapshot.time, streamIdentity: snapshot.streamIdentity ?? "-", skipped: 0, process: "p")
+        stream.acknowledge(state)
         for entry in published where !done.contains(entry.user) {
             if state.hasProcessed(entry.id, publishedAt: entry.time, in: stream.streamIdentity) {
                 falseAcknowledgements.append("\(entry.user) at \(entry.id): \(state.text), but not executed")

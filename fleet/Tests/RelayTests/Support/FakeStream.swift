@@ -21,6 +21,8 @@ struct FakeStream {
     var time: Int64 = 1
     /// Maximum number of entries of a snapshot.
     var mostEntries = 100
+    /// The host's rows, the current one last.
+    private var rows: [HostState] = []
 
     /// An identity that was set at a moment.
     static func name(_ moment: UInt64) -> String {
@@ -43,11 +45,6 @@ struct FakeStream {
 
     mutating func trim(to count: Int) { entries = entries.map { Array($0.suffix(count)) } }
 
-    mutating func trim(olderThan age: Int64) {
-        let oldest = UInt64(max(0, time - age))
-        entries?.removeAll { $0.id.milliseconds < oldest }
-    }
-
     /// XDEL.
     mutating func delete(_ milliseconds: UInt64...) {
         for id in entries?.map(\.id) ?? [] where milliseconds.contains(id.milliseconds) {
@@ -63,16 +60,19 @@ struct FakeStream {
         added -= count
         lastID = entries?.last?.id ?? .zero
         lastDeletedID = min(lastDeletedID, lastID)
+        rows.removeAll { $0.id > lastID }
     }
 
     /// FLUSHALL.
     mutating func flush() {
-        (streamIdentity, entries, added) = (nil, nil, 0)
+        (streamIdentity, entries, added, rows) = (nil, nil, 0, [])
         (lastID, lastDeletedID) = (.zero, .zero)
     }
 
+    mutating func acknowledge(_ state: HostState) { rows.append(state) }
+
     func snapshot(after position: StreamID) -> StreamSnapshot {
-        var snapshot = StreamSnapshot(streamIdentity: streamIdentity, stream: nil, time: time)
+        var snapshot = StreamSnapshot(streamIdentity: streamIdentity, stream: nil, row: rows.last, time: time)
         guard let entries else { return snapshot }
         snapshot.stream = StreamSnapshot.Stream(
             lastID: lastID, firstID: entries.first?.id, lastEntryID: entries.last?.id, lastDeletedID: lastDeletedID,
