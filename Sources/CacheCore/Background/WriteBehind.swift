@@ -7,9 +7,9 @@ import NIOConcurrencyHelpers
 /// writing takes as much processor time as downloading. Deferring writes shortens fetching all images after a login by
 /// a third.
 ///
-/// One thread writes while downloads are in flight, and ``Limits/writers`` threads otherwise, in turns between accounts.
-/// An image beyond the limits is not written, and is lost when the memory tier evicts it: the queue must not grow when
-/// the disk is slower than the network. Safe from any thread; never waits for the disk.
+/// One thread writes while downloads are in flight, and ``Limits/writers`` threads otherwise. Accounts take turns. An
+/// image beyond the limits is not written, and is lost when the memory tier evicts it: the queue must not grow when the
+/// disk is slower than the network. Safe from any thread; never waits for the disk.
 public final class WriteBehind: Sendable {
     public struct Limits: Sendable {
         /// Bytes that may wait while downloads are in flight.

@@ -44,8 +44,8 @@ extension Connection {
         return !isClosed && unread <= little
     }
 
-    /// Reserves memory for a reply. Flushes earlier replies first if there is no budget, or if they exceed the free share.
-    /// Returns false without budget.
+    /// Reserves memory for a reply. Flushes earlier replies first if there is no budget, or if they exceed the free
+    /// share. Returns false without budget.
     func makeRoom(forReply bytes: Int) -> Bool {
         // A hit ends here, after a few additions.
         if bytesInUse + bytes <= Self.freeShare || bytes <= Self.maximumUnreservedReply { return true }

@@ -215,11 +215,11 @@ extension FetcherClient {
             }
         }
 
-        /// Checks the image again, because the fetcher is not trusted. Frames it in place; a second reference to the body
-        /// would cause a copy.
+        /// Checks the image again, because the fetcher is not trusted. Frames it in place; a second reference to the
+        /// body would cause a copy.
         private static func image(
-            _ body: inout ImageBytes.Builder?, _ framing: ReplyFraming, _ headers: ResponseHeaders, _ redirectedTo: String?,
-            _ settings: FetcherSettings
+            _ body: inout ImageBytes.Builder?, _ framing: ReplyFraming, _ headers: ResponseHeaders,
+            _ redirectedTo: String?, _ settings: FetcherSettings
         ) -> DownloadOutcome {
             var empty = ImageBytes.Builder()
             let bytes = body?.finish(framing) ?? empty.finish(framing)
