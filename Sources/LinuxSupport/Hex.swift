@@ -4,8 +4,16 @@ public enum Hex {
         value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
     }
 
-    public static func text(_ bytes: some Sequence<UInt8>) -> String {
-        String(decoding: bytes.flatMap { [digit($0 >> 4), digit($0 & 15)] }, as: UTF8.self)
+    @inlinable public static func text(_ bytes: some Collection<UInt8>) -> String {
+        String(unsafeUninitializedCapacity: 2 * bytes.count) { digits in
+            var count = 0
+            for byte in bytes {
+                digits[count] = digit(byte >> 4)
+                digits[count + 1] = digit(byte & 15)
+                count += 2
+            }
+            return count
+        }
     }
 
     @inlinable public static func write(

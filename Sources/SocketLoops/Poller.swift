@@ -103,7 +103,7 @@ final class Poller {
     }
 
     /// - Parameter pause: the maximum time; nil for no limit.
-    /// - Returns: the number of ready descriptors, for ``dispatch(_:)``.
+    /// - Returns: the number of ready descriptors, for ``dispatch(_:done:)``.
     func wait(for pause: TimeAmount?) -> Int {
         // An interrupted wait returns nothing; the next one reports the events.
         max(0, Int(clinux_epoll_wait(epoll, found, pause?.nanoseconds ?? -1)))

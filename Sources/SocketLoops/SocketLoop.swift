@@ -120,14 +120,15 @@ public final class SocketLoop: EventLoop {
         return Scheduled(promise: promise) { self.state.withLockedValue { $0.tasks.cancel(number) } }
     }
 
-    /// Changes the tasks, and wakes the loop if it waits. Returns nil if the loop has ended.
+    /// Changes the tasks. Wakes the loop if it waits: at once, or after the current socket or task if another loop calls
+    /// this. Returns nil if the loop has ended.
     @discardableResult
     private func update<Value>(_ change: (inout LoopTasks) -> Value) -> Value? {
         let caller = Self.current
         let (value, isAsleep) = state.withLockedValue { state -> (Value?, Bool) in
             guard state.phase != .ended else { return (nil, false) }
             let isAsleep = state.isAsleep
-            // Another loop wakes this one later, so a thread that does not wait may wake it first.
+            // Stays true if another loop calls this, which wakes this loop later. Any other thread may do so before.
             if caller == nil || caller === self { state.isAsleep = false }
             return (change(&state.tasks), isAsleep)
         }
@@ -202,7 +203,9 @@ public final class SocketLoop: EventLoop {
 
     /// Returns nil if the loop has to end.
     private func fallAsleep(at now: NIODeadline) -> Pause? {
-        state.withLockedValue { state in
+        // A closure released after its task may have given work to another loop.
+        wakeOthers()
+        return state.withLockedValue { state in
             guard state.phase == .running else { return nil }
             let pause = Pause(time: state.tasks.pause(from: now))
             state.isAsleep = pause.time != .zero

@@ -42,6 +42,8 @@ public final class WriteBehind: Sendable {
         var isHurried = false
         /// Pieces of work in the writer's pool, each of which writes one image after another.
         var writing = 0
+        /// Resumed when nothing is being written.
+        var finishing: [CheckedContinuation<Void, Never>] = []
         /// Fires when the waiting images become overdue.
         var timer: (any Timer)?
     }
@@ -111,8 +113,17 @@ public final class WriteBehind: Sendable {
     func finish() async {
         while hurry() {
             timeIsUp()
-            // Runs when a thread finds no more images, so usually after the last write.
-            await writer.value(for: Self.writerUID) {}
+            await writesEnded()
+        }
+    }
+
+    private func writesEnded() async {
+        await withCheckedContinuation { continuation in
+            let haveEnded = state.withLockedValue { state in
+                if state.writing > 0 { state.finishing.append(continuation) }
+                return state.writing == 0
+            }
+            if haveEnded { continuation.resume() }
         }
     }
 
@@ -166,11 +177,13 @@ public final class WriteBehind: Sendable {
 
     private func next() -> Piece? {
         let isBusy = isBusy()
+        var finished: [CheckedContinuation<Void, Never>] = []
         let (piece, timer) = state.withLockedValue { state -> (Piece?, (any Timer)?) in
             guard state.overdue > 0 || !isBusy, state.writing <= writers(isBusy: isBusy),
                 let piece = state.waiting.popFirst()?.element
             else {
                 state.writing -= 1
+                if state.writing == 0 { swap(&finished, &state.finishing) }
                 return (nil, nil)
             }
             state.overdue = max(0, state.overdue - 1)
@@ -179,6 +192,7 @@ public final class WriteBehind: Sendable {
             return (piece, state.waiting.isEmpty ? state.timer.take() : nil)
         }
         timer?.cancel()
+        for continuation in finished { continuation.resume() }
         return piece
     }
 }

@@ -72,7 +72,7 @@ public struct Explanation: Sendable, Equatable {
     public internal(set) var upstreams: [Upstream] = []
     /// Seconds until a request to the origin is possible, if it is not now.
     public internal(set) var retryIn: Int64?
-    /// Requests that wait for the download in flight, where those for one rendition count as one; nil without one.
+    /// Requests that wait for the download in flight; nil without one. All requests for one rendition count as one.
     public internal(set) var waiting: Int?
     /// Pixels of the request; 0 without SIZE.
     public internal(set) var size: UInt16

@@ -51,10 +51,10 @@ public struct ImageDigest: Hashable, Sendable {
         self = digest
     }
 
-    public var bytes: [UInt8] { [start, end].flatMap { half in half.indices.map { half[$0] } } }
+    public var bytes: [UInt8] { withUnsafeBytes(of: (start, end)) { Array($0) } }
 
     /// Lower-case hexadecimal, 64 characters.
-    public var hex: String { Hex.text(bytes) }
+    public var hex: String { withUnsafeBytes(of: (start, end)) { Hex.text($0) } }
 }
 
 /// Where an image came from.

@@ -412,7 +412,7 @@ public final class UserCache: Sendable {
             guard isWritten else { return }
             generationStore.makeRoom(keeping: image.record.sourceDigest == nil ? flight.imageKey : nil)
             guard image.record.sourceDigest != nil else { return }
-            // Trimming runs on the pool, not on the single writer thread.
+            // Trimming runs on the image pool, so that it does not delay other writes.
             services.imagePool.submit(for: owner.uid) { self.trimRenditions(keeping: flight.imageKey) }
         } catch StoreError.closed {
             // Purged or logged out meanwhile.

@@ -80,8 +80,8 @@ final class Connection: StreamHandler {
     private var pendingAfterReplies: (() -> Void)?
     /// Whether received commands wait for the connection's next turn.
     private var hasDeferredCommands = false
-    /// Whether a task of the loop is about to call ``processInput()``.
-    private var isInputDue = false
+    /// Whether a task is queued that sends replies and starts further commands.
+    private var isRoundQueued = false
     /// Whether the connection is queued for a turn, for commands or for its stream.
     private var isEnqueued = false
     /// The service number of the last turn, which orders the account's connections.
@@ -262,14 +262,16 @@ final class Connection: StreamHandler {
         processInput()
     }
 
-    /// As ``fillSlot(_:with:)``, but sends the reply in the next round, together with others that this round completes.
+    /// As ``fillSlot(_:with:)``, but usually sends the reply in the next round, together with others that this round
+    /// completes.
     func fillSlotSoon(_ replySlot: ReplyQueue.ReplySlot, with reply: ByteBuffer) {
         fill(replySlot, with: reply)
-        guard !isInputDue else { return }
-        isInputDue = true
+        loopAccount.charge()
+        guard !isRoundQueued else { return }
+        isRoundQueued = true
         let me = NIOLoopBound(self, eventLoop: eventLoop)
         eventLoop.execute {
-            me.value.isInputDue = false
+            me.value.isRoundQueued = false
             me.value.processInput()
         }
     }

@@ -25,7 +25,7 @@ extension ImageFiles {
         else { return false }
         defer { if !isPlaced { removeTemporary(temporary, in: directory) } }
         try withLock(generation, address.bucket) {
-            guard temporaryFiles.contains(temporary), isCurrent() else { return }
+            guard temporaryFiles.mayWrite(temporary), isCurrent() else { return }
             let name = address.fileName
             let bucket = try openOrCreateDirectory(of: generation, bucket: address.bucket)
             if !address.isUnsized { generation.markSized() }
@@ -97,7 +97,7 @@ extension ImageFiles {
         do {
             var file = try disk.open(temporary, in: directory, for: .creating)
             isMade = true
-            guard temporaryFiles.contains(temporary) else {
+            guard temporaryFiles.mayWrite(temporary) else {
                 // A purge before the file was created could not remove it. Registered again so that a failed removal is
                 // retried.
                 temporaryFiles.register(temporary, of: address.profile, in: generation)
@@ -196,7 +196,7 @@ extension ImageFiles {
     func removeAll(of profile: HashedName, in generation: Generation) throws -> Usage {
         guard let directory = try existingDirectory(of: generation) else { return Usage() }
         try removeStaleTemporaries(of: generation, in: directory)
-        for file in temporaryFiles.files(of: profile) { try remove(file, from: directory) }
+        for file in temporaryFiles.withdrawFiles(of: profile) { try remove(file, from: directory) }
         let removed = try removeEntries(of: profile, in: generation)
         // Makes the removal of the bucket and of temporary files durable.
         try disk.sync(directory, .images(generation.key()))

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 /// replaced one about to be removed.
 ///
 /// A purge of the profile removes them (F78): after a kill, a current key would open them. The purge does not wait for
-/// writers, which check that their file is still registered before they write the contents and before the commit.
+/// writers, which call ``mayWrite(_:)`` before they write the contents and before the commit.
 ///
 /// A file that could not be removed stays registered as left over, and must be removed before the next image is
 /// written, so that there are never more than concurrent writers (I8).
@@ -13,16 +13,18 @@ final class TemporaryFileRegistry: Sendable {
         let profile: HashedName
         let generation: UInt64
         var isLeftOver = false
+        var isWithdrawn = false
     }
 
     private let entries = NIOLockedValueBox<[FileName: Entry]>([:])
 
-    /// Registers a file. Call this before creating it.
+    /// Registers a file. Call this before creating it, or again before removing a file that a purge has unregistered.
     func register(_ file: FileName, of profile: HashedName, in generation: Generation) {
         entries.withLockedValue { $0[file] = Entry(profile: profile, generation: generation.number) }
     }
 
-    func contains(_ file: FileName) -> Bool { entries.withLockedValue { $0[file] != nil } }
+    /// Whether no purge has withdrawn the file. Call this after creating it.
+    func mayWrite(_ file: FileName) -> Bool { entries.withLockedValue { $0[file]?.isWithdrawn == false } }
 
     func unregister(_ file: FileName) { entries.withLockedValue { $0[file] = nil } }
 
@@ -33,8 +35,14 @@ final class TemporaryFileRegistry: Sendable {
         entries.withLockedValue { $0.filter { $1.generation == generation.number && $1.isLeftOver }.map(\.key) }
     }
 
-    func files(of profile: HashedName) -> [FileName] {
-        entries.withLockedValue { $0.filter { $1.profile == profile }.map(\.key) }
+    /// Returns the files of a profile, to be removed. From now on, ``mayWrite(_:)`` is false for them: a writer may create
+    /// its file after the purge has found none under that name.
+    func withdrawFiles(of profile: HashedName) -> [FileName] {
+        entries.withLockedValue { entries in
+            let files = entries.filter { $1.profile == profile }.map(\.key)
+            for file in files { entries[file]?.isWithdrawn = true }
+            return files
+        }
     }
 
     func forget(_ generation: Generation) {

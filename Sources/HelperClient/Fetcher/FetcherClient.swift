@@ -253,7 +253,7 @@ package final class FetcherClient: ImageFetching, TokenFetching {
     }
 
     /// Handles a message from the fetcher. On the loop, without a lock.
-    /// - Parameter body: the image, which is moved out.
+    /// - Parameter body: the image, if any; moved out if the report is an image.
     func handle(_ report: FetcherReport, body: inout ImageBytes.Builder?) throws(MessageError) {
         switch report {
         case .pong(let number):

@@ -78,8 +78,8 @@ public struct ImageExplanation: Sendable, Hashable {
     public let upstreams: [Upstream]
     /// The time until a request to the origin is possible, if it is not now.
     public let retryIn: Duration?
-    /// The number of requests that wait for the download in flight, where those for one rendition count as one; nil
-    /// without a download.
+    /// The number of requests that wait for the download in flight; nil without a download. All requests for one rendition
+    /// count as one.
     public let waiting: Int?
     /// The requested size in pixels.
     public let size: Int?

@@ -133,6 +133,7 @@ enum Daemon {
                 named: name, threads: threads, perAccount: perAccount, accountOf: accountOf, now: monotonicNanoseconds)
         }
         let imagePool = try pool("images", threads: imageThreads)
+        // All writes count for one uid; WriteBehind schedules between accounts.
         let writePool = try pool("writes", threads: writeThreads, perAccount: writeThreads)
         let loginPool = try pool("logins", threads: loginThreads)
         let invalidationPool = try pool("invalidations", threads: invalidationThreads)

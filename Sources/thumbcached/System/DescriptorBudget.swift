@@ -12,8 +12,8 @@ struct DescriptorBudget: Equatable, Sendable {
     var directories: Int
     var connections: Int
 
-    /// Entry files that the store keeps open if the limit permits. None with a memory tier: the next hit is then one in
-    /// memory, and an entry that is read again after its eviction is usually no longer open.
+    /// Entry files that the store keeps open if the limit permits. None with a memory tier, which has most images that
+    /// are read again; opening an entry for a single read would cost more.
     static func entries(_ configuration: Configuration) -> Int { configuration.memory.tier == 0 ? 1024 : 0 }
     /// Directories that the store keeps open if the limit permits.
     static let directories = 256

@@ -14,7 +14,8 @@ enum Gap: String, Sendable {
     /// A restored backup with later writes.
     case rewritten = "the stream no longer has the entry at the position"
     case trimmed = "entries were trimmed before they were read"
-    /// The entry at the position was trimmed; or it was lost, and exactly as many later ones were trimmed.
+    /// The entry at the position was trimmed. Or a failover lost it, and as many entries were removed as this relay had
+    /// read.
     case unproven = "the entry at the position is gone, and the server has no acknowledgment of it"
     case deleted = "entries were deleted before they were read"
 }
