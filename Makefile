@@ -13,7 +13,7 @@ PACKAGE =
 
 # Releases link the Swift standard library statically, so that they run without a toolchain. Exclusivity checks are on
 # in tests only: in a release they would be half of all instructions of a memory hit (3,500 of 7,200).
-RELEASE = $(OWN_TMPDIR) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked \
+RELEASE = $(OWN_TMPDIR) $(FIXED_ADDRESSES) swift build -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked \
     $(HARDENING) $(SMALLER) $(RELATIVE_PATHS)
 # No run path: libraries come from system directories only. Full RELRO.
 HARDENING = --disable-local-rpath -Xswiftc -no-toolchain-stdlib-rpath -Xlinker -z -Xlinker relro \
@@ -26,6 +26,9 @@ SMALLER = -Xlinker --no-export-dynamic
 RELATIVE_PATHS = -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=." -Xcc -ffile-prefix-map="$(CURDIR)=." \
     -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs \
     -Xswiftc -Xfrontend -Xswiftc -disable-incremental-llvm-codegen
+# The optimizer's output may depend on addresses in memory: it did for one of 250 objects. Some containers do not permit
+# this call, and build without it.
+FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
 
