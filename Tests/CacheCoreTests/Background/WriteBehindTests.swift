@@ -176,7 +176,7 @@ import Testing
             await line.finish()
             return order
         }()
-        while pool.count < 2 { try await yieldTask() }
+        while pool.count == 0 { try await yieldTask() }
         pool.runAll()
         #expect(await finished == [0, 1])
         #expect(add(2, to: line))
