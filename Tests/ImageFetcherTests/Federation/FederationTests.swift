@@ -188,7 +188,7 @@ import Testing
             ])
         } _: { world in
             var world = world
-            world.origin.timeout = 1_000
+            world.origin.timeout = 3_000
             let outcome = await world.fetch("friends.example")
             #expect(outcome.kind == "timedOut" && outcome.reason.contains("silent.example"), "\(outcome)")
             let requests = try world.nginx.requests()
