@@ -199,7 +199,7 @@ active proctype world() {
         :: MUTATION == 9 || phase == Opened && storing[key[WRITE]] == image[WRITE] -> temporary[WRITE] = 1; step[WRITE] = 2
         :: else -> finish(WRITE)
         fi }
-    /* step: TemporaryFileRegistry.contains */
+    /* step: TemporaryFileRegistry.mayWrite */
     :: atomic { step[WRITE] == 2 -> if :: temporary[WRITE] -> step[WRITE] = 3 :: else -> finish(WRITE) fi }
     /* step: RequestCoordinator.mayStore, ImageFiles.renameToFinalName. Mutation 3: a write ignores the fence */
     :: atomic { step[WRITE] == 3 && !lock ->
