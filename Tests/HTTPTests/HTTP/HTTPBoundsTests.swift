@@ -138,6 +138,7 @@ import Testing
             while try await service.server.phases().get().filter({ $0 == .response(number: 1) }).count < 5 {
                 await Task.yield()
             }
+            await service.daemon.receives(1)
             #expect(service.daemon.requests == 1)
             service.daemon.unblock()
             for peer in peers { #expect(try await peer.response().body.hasSuffix("thumbcached_up 1\n")) }

@@ -1,9 +1,19 @@
 import Foundation
 import Glibc
 
+/// Reads to the end of the file, also in /proc, where a read returns at most a page and Foundation stops after a few.
 func read(_ path: String) throws -> [UInt8] {
-    guard let data = FileManager.default.contents(atPath: path) else { throw Failure("cannot read \(path)") }
-    return [UInt8](data)
+    let file = open(path, O_RDONLY | O_CLOEXEC)
+    guard file >= 0 else { throw Failure(systemCall: "open \(path)") }
+    defer { close(file) }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65_536)
+    while true {
+        let count = Glibc.read(file, &buffer, buffer.count)
+        guard count >= 0 else { throw Failure(systemCall: "read \(path)") }
+        if count == 0 { return bytes }
+        bytes += buffer[..<count]
+    }
 }
 
 func readText(_ path: String) throws -> String { String(decoding: try read(path), as: UTF8.self) }
