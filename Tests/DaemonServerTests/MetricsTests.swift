@@ -1,5 +1,6 @@
 import CacheCore
 import CacheFakes
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 import ThumbcacheProtocol
@@ -28,6 +29,18 @@ import ThumbcacheProtocol
                 thumbcached_hits_total{source="a \\"\\\\\\n"} 2
 
                 """)
+    }
+
+    @Test func `INFO does not make the samples that only METRICS has`() {
+        let made = NIOLockedValueBox(0)
+        let sample: @Sendable () -> Metric.Sample = {
+            made.withLockedValue { $0 += 1 }
+            return .init(1, visibility: .metrics)
+        }
+        let metric = Metric("waits", .histogram, unit: "seconds", "Waits.", [sample()], infoFields: [])
+        #expect(metric.infoFields.isEmpty && made.withLockedValue { $0 } == 0)
+        #expect(metric.samples.count == 1 && made.withLockedValue { $0 } == 1)
+        #expect(Latencies(loops: 1).metric.infoFields.isEmpty)
     }
 
     @Test func `METRICS is DENIED to clients other than admins and observers`() async throws {

@@ -27,6 +27,7 @@ public struct CounterDeclaration: Sendable {
 /// One count for each case of an enumeration, since the daemon's start.
 public final class Counters<Event: CountedEvent>: Sendable {
     private let counts = AtomicCounts(Event.allCases.count)
+    private let declarations = Event.allCases.map { ($0, $0.declaration) }
 
     public init() {}
 
@@ -36,10 +37,8 @@ public final class Counters<Event: CountedEvent>: Sendable {
 
     /// - Parameter values: replace the counts of events that are counted elsewhere as well.
     public func metrics(in section: Metric.Section, replacing values: [Event: Int] = [:]) -> [Metric] {
-        let events = Event.allCases.filter { $0.declaration.section == section }
         var groups: [(first: CounterDeclaration, samples: [Metric.Sample])] = []
-        for event in events {
-            let declaration = event.declaration
+        for (event, declaration) in declarations where declaration.section == section {
             let sample = Metric.Sample(
                 text: "\(values[event] ?? self[event])", labels: declaration.label.map { [$0] } ?? [],
                 visibility: declaration.visibility)

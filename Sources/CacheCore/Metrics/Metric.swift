@@ -63,24 +63,32 @@ public struct Metric: Sendable {
     public let unit: String
     /// One sentence without line breaks and backslashes.
     public let help: String
-    public let samples: [Sample]
-    public let infoFields: [InfoField]
+    private let baseName: String
+    private let makeSamples: @Sendable () -> [Sample]
+    private let ownInfoFields: [InfoField]?
 
     /// - Parameters:
     ///   - name: without the prefix `thumbcached_`. A name that begins with `process_` gets no prefix, since
     ///     dashboards expect these names from every program.
+    ///   - samples: evaluated at each access of ``samples``.
     ///   - infoFields: nil for one field per sample, named after the metric and the sample's label values.
     public init(
-        _ name: String, _ kind: Kind, unit: String, _ help: String, _ samples: [Sample],
+        _ name: String, _ kind: Kind, unit: String, _ help: String,
+        _ samples: @autoclosure @escaping @Sendable () -> [Sample],
         infoFields: [InfoField]? = nil
     ) {
         self.name = name.hasPrefix("process_") ? name : "thumbcached_\(name)"
         (self.kind, self.unit, self.help) = (kind, unit, help)
-        self.samples = samples
-        self.infoFields =
-            infoFields
+        (baseName, makeSamples, ownInfoFields) = (name, samples, infoFields)
+    }
+
+    /// The current samples. Each access creates them, because INFO omits many, and those of a histogram take 0.3 ms.
+    public var samples: [Sample] { makeSamples() }
+
+    public var infoFields: [InfoField] {
+        ownInfoFields
             ?? samples.filter { $0.visibility != .metrics }.map { sample in
-                InfoField(Self.infoName(name, sample.labels.map(\.value)), sample.value, sample.visibility)
+                InfoField(Self.infoName(baseName, sample.labels.map(\.value)), sample.value, sample.visibility)
             }
     }
 

@@ -172,20 +172,24 @@ extension FetcherStatistics {
                 }),
         ]
             + Self.originMetrics.map { metric in
-                let samples = names.flatMap { name in
-                    metric.counters.map { counter, value in
-                        Metric.Sample(
-                            text: "\(origins[name]?.counts[counter] ?? 0)",
-                            labels: [("origin", name)] + (metric.label.map { [($0, value)] } ?? []))
-                    }
-                }
                 let sums = metric.counters.map { counter, value in
                     Metric.InfoField(
                         Metric.infoName("origins_\(metric.name)", metric.labelValues(value)), "\(self[counter])")
                 }
                 return Metric(
-                    "origin_\(metric.name)", .counter, unit: metric.unit, metric.help, samples, infoFields: sums)
+                    "origin_\(metric.name)", .counter, unit: metric.unit, metric.help, samples(of: metric, names),
+                    infoFields: sums)
             }
+    }
+
+    private func samples(of metric: OriginMetric, _ names: [String]) -> [Metric.Sample] {
+        names.flatMap { name in
+            metric.counters.map { counter, value in
+                Metric.Sample(
+                    text: "\(origins[name]?.counts[counter] ?? 0)",
+                    labels: [("origin", name)] + (metric.label.map { [($0, value)] } ?? []))
+            }
+        }
     }
 
     /// The value of `origin_NAME` in INFO.
