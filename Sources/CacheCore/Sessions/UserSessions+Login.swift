@@ -50,11 +50,16 @@ extension UserSessions {
         do {
             let store = services.store
             let generationStore = try await services.loginPool.run(for: owner.uid) {
-                guard try self.countUsers(of: owner.uid) < limit else {
+                let count = { try store.countUsers(of: owner.uid) }
+                // The entry keeps the uid's users in memory.
+                let committed = try self.users(of: owner.uid)?.logIn(limit: limit, count: count) {
+                    try store.commitLogin(owner, login)
+                }
+                guard let committed else {
                     throw CacheFailure.busy(
                         "limits.users-per-uid: \(limit) users are logged in; log one out")
                 }
-                return try store.commitLogin(owner, login)
+                return committed
             }
             let service = tokenService(owner, login.tokens)
             entry.state.withLockedValue { $0.loggedIn(login, request, service: service) }

@@ -124,11 +124,6 @@ public final class UserSessions: Sendable {
         users(of: uid)?.list { services.budget.lease(for: uid) }
     }
 
-    /// The number of logged-in users of a uid. May block on the disk.
-    func countUsers(of uid: UInt32) throws -> Int {
-        try users(of: uid)?.loggedIn?.count ?? services.store.countUsers(of: uid)
-    }
-
     /// Statistics of one uid or of all, for the users in memory.
     public struct Figures: Sendable {
         public var openCaches = 0

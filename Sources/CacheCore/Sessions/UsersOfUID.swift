@@ -21,9 +21,13 @@ final class UsersOfUID: Sendable {
         /// ``listing`` as an object, made on demand.
         var list: UserList?
         var readers = 0
+        /// An upper bound of the number of logged-in users; nil until they are counted.
+        var mostUsers: Int?
+        var loginsInProgress = 0
     }
 
     private let reading = AsyncFIFOLock()
+    private let counting = NIOLock()
     private let state = NIOLockedValueBox(State())
 
     func entry(_ user: OpaqueID) -> UserEntry? {
@@ -71,6 +75,44 @@ final class UsersOfUID: Sendable {
             let list = UserList(Array(users), lease())
             state.list = list
             return list
+        }
+    }
+
+    /// Runs `login` if fewer than `limit` users are logged in, logins in progress included; otherwise returns nil.
+    ///
+    /// Without a list, users are counted with `count` before the first login and at the limit; logins in between are
+    /// added to the last count.
+    func logIn<Result>(limit: Int, count: () throws -> Int, _ login: () throws -> Result) throws -> Result? {
+        guard try takePlace(limit) || recount(limit, count) else { return nil }
+        defer { state.withLockedValue { $0.loginsInProgress -= 1 } }
+        return try login()
+    }
+
+    private func takePlace(_ limit: Int) -> Bool {
+        state.withLockedValue { state in
+            if case .read(let users) = state.listing {
+                guard users.count + state.loginsInProgress < limit else { return false }
+            } else {
+                guard let most = state.mostUsers, most < limit else { return false }
+                state.mostUsers = most + 1
+            }
+            state.loginsInProgress += 1
+            return true
+        }
+    }
+
+    private func recount(_ limit: Int, _ count: () throws -> Int) throws -> Bool {
+        try counting.withLock {
+            // Another thread may have counted meanwhile.
+            if takePlace(limit) { return true }
+            // No login takes a place during the count. Those in progress may or may not be on disk yet.
+            let inProgress = state.withLockedValue { state in
+                state.mostUsers = nil
+                return state.loginsInProgress
+            }
+            let counted = try count()
+            state.withLockedValue { $0.mostUsers = counted + inProgress }
+            return takePlace(limit)
         }
     }
 
@@ -126,7 +168,10 @@ final class UsersOfUID: Sendable {
 
     /// A login failed, perhaps after its commit: the list must be read again.
     func forgetListing() {
-        state.withLockedValue { $0.listing = .unread }
+        state.withLockedValue { state in
+            state.listing = .unread
+            state.mostUsers = nil
+        }
     }
 }
 

@@ -47,6 +47,45 @@ import Testing
         #expect(try await daemon.users() == [])
     }
 
+    @Test func `logins count the users on disk once, and again at the limit`() async throws {
+        let (bob, dave) = (Owner(uid: 1000, user: OpaqueID("bob")), Owner(uid: 1000, user: OpaqueID("dave")))
+        try await daemon.logIn(.alice)
+        let next = daemon.restarted()
+        next.world.settings.usersPerUID = 3
+        for owner in [bob, .carol] { try await next.logIn(owner) }
+        #expect(next.store.calls(.countUsers) == 1)
+        await #expect(throws: CacheFailure.self) { try await next.logIn(dave) }
+        _ = try await next.logOut(.alice)
+        try await next.logIn(dave)
+        #expect(next.store.calls(.countUsers) == 3)
+        await #expect(throws: CacheFailure.self) { try await next.logIn(.alice) }
+    }
+
+    @Test func `concurrent logins do not exceed the limit while users are counted`() async throws {
+        try await daemon.logIn(.alice)
+        let next = Daemon(FakeWorld(store: daemon.store.restarted(), loginPool: ThreadPool(threads: 3)))
+        next.world.settings.usersPerUID = 2
+        let gate = next.store.hold(.countUsers)
+        let logins = [Owner.carol, Owner(uid: 1000, user: OpaqueID("bob"))].map { owner in
+            Task { try await next.logIn(owner) }
+        }
+        await gate.reached()
+        next.store.release(.countUsers)
+        var failures = 0
+        for login in logins { if case .failure = await login.result { failures += 1 } }
+        #expect(failures == 1)
+        #expect(try await next.users().count == 2)
+    }
+
+    @Test func `after a failed login the users on disk are counted again`() async throws {
+        daemon.world.settings.usersPerUID = 2
+        try await daemon.logIn(.alice)
+        daemon.store.fail(.commitLogin, with: .failed("fsync"))
+        await #expect(throws: CacheFailure.self) { try await daemon.logIn(.carol) }
+        try await daemon.logIn(.carol)
+        #expect(daemon.store.calls(.countUsers) == 2)
+    }
+
     @Test func `a login over the limit does not cause another reading`() async throws {
         daemon.world.settings.usersPerUID = 1
         try await daemon.logIn(.alice)
