@@ -16,7 +16,7 @@ struct DescriptorBudget: Equatable, Sendable {
     /// are read again; opening an entry for a single read would cost more.
     static func entries(_ configuration: Configuration) -> Int { configuration.memory.tier == 0 ? 1024 : 0 }
     /// Directories that the store keeps open if the limit permits.
-    static let directories = 256
+    static let directories = 1_024
     private static let minimumDirectories = 16
     /// Connections beside those reserved for admins.
     private static let minimumConnections = 8
