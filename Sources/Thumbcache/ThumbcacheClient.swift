@@ -53,25 +53,9 @@ public final class ThumbcacheClient: ThumbcacheCommands {
     ///
     /// The method fits the `Service` protocol of swift-service-lifecycle.
     public func run() async {
-        let isFirst = hasRun.withLockedValue { hasRun in
-            defer { hasRun = true }
-            return !hasRun
-        }
-        guard isFirst else { return }
+        guard isFirstRun() else { return }
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        connector.start(group.next())
-        _ = await OneShot<Never>().wait()
-        await stop(group)
-    }
-
-    /// Waits for all operations before the event loop ends, which would never complete later work. The task is already
-    /// cancelled, so this must not check for cancellation.
-    private func stop(_ group: MultiThreadedEventLoopGroup) async {
-        let drained = inFlight.stop()
-        // The body of `withConnection` may never finish by itself, so waiting tasks are failed first.
-        pool.stop()
-        await connector.stop()
-        await Task { _ = await drained.wait() }.value
+        await serve(on: group.next())
         do {
             try await group.shutdownGracefully()
         } catch {
@@ -79,15 +63,41 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         }
     }
 
+    /// Runs the client as ``run()`` does, on an event loop that outlives it.
+    @_spi(Wire) public func run(on loop: any EventLoop) async {
+        if isFirstRun() { await serve(on: loop) }
+    }
+
+    private func isFirstRun() -> Bool {
+        hasRun.withLockedValue { hasRun in
+            defer { hasRun = true }
+            return !hasRun
+        }
+    }
+
+    private func serve(on loop: any EventLoop) async {
+        connector.start(loop)
+        _ = await OneShot<Never>().wait()
+        await stop()
+    }
+
+    /// Waits for all operations, because an event loop that has ended would never complete them. The task is already
+    /// cancelled, so this must not check for cancellation.
+    private func stop() async {
+        let drained = inFlight.stop()
+        // The body of `withConnection` may never finish by itself, so waiting tasks are failed first.
+        pool.stop()
+        await connector.stop()
+        await Task { _ = await drained.wait() }.value
+    }
+
     /// Sends a request and waits for its reply. The methods for each command do this.
     public func reply(to request: ThumbcacheRequest) async throws(ThumbcacheError) -> ThumbcacheReply {
         try await counted { () async throws(ThumbcacheError) in
             let limit = request.timeout ?? self.configuration.requestTimeout
             guard request.mayWait else { return try await self.shared.reply(to: request, within: limit) }
-            return try await within(limit) { () async throws(ThumbcacheError) in
-                try await self.leased { connection throws(ThumbcacheError) in
-                    try await connection.reply(to: request, closing: true)
-                }
+            return try await self.leased(within: limit) { connection, deadline throws(ThumbcacheError) in
+                try await connection.reply(to: request, closing: true, by: deadline)
             }
         } changing: {
             request.change
@@ -103,7 +113,7 @@ public final class ThumbcacheClient: ThumbcacheCommands {
     public func withConnection<Success: Sendable>(
         _ body: (ThumbcacheConnection) async throws -> Success
     ) async throws -> Success {
-        let result: Result<Success, any Error> = try await pool.withConnection { wire in
+        let result: Result<Success, any Error> = try await pool.withConnection(within: nil) { wire in
             let connection = ThumbcacheConnection(wire, self)
             do {
                 return (.success(try await body(connection)), connection.end())
@@ -114,12 +124,15 @@ public final class ThumbcacheClient: ThumbcacheCommands {
         return try result.get()
     }
 
+    /// - Parameter body: receives the deadline that the limit sets.
     private func leased(
-        _ body: @Sendable (WireConnection) async throws(ThumbcacheError) -> Value
+        within limit: Duration?,
+        _ body: @Sendable (WireConnection, NIODeadline?) async throws(ThumbcacheError) -> Value
     ) async throws(ThumbcacheError) -> Value {
-        let result: Result<Value, ThumbcacheError> = try await pool.withConnection { connection in
+        let deadline = limit.map { NIODeadline.now() + TimeAmount($0) }
+        let result: Result<Value, ThumbcacheError> = try await pool.withConnection(within: limit) { connection in
             do throws(ThumbcacheError) {
-                return (.success(try await body(connection)), true)
+                return (.success(try await body(connection, deadline)), true)
             } catch {
                 return (.failure(error), false)
             }

@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+import NIOCore
 import ThumbcacheProtocol
 
 /// A connection for the body of ``ThumbcacheClient/withConnection(_:)``. Commands are executed in order; each sees the
@@ -33,10 +34,9 @@ public final class ThumbcacheConnection: ThumbcacheCommands {
         defer { state.withLockedValue { $0.underWay -= 1 } }
         do throws(ThumbcacheError) {
             return try await client.counted { () async throws(ThumbcacheError) in
-                try await within(request.timeout ?? self.client.configuration.requestTimeout) {
-                    () async throws(ThumbcacheError) in
-                    try await self.connection.reply(to: request, closing: true)
-                }
+                let limit = request.timeout ?? self.client.configuration.requestTimeout
+                let deadline = limit.map { NIODeadline.now() + TimeAmount($0) }
+                return try await self.connection.reply(to: request, closing: true, by: deadline)
             } changing: {
                 request.change
             }

@@ -36,7 +36,7 @@ struct Service: Sendable {
     }
 
     private func serveFigures(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {
-        let client = client(timeout: Self.metricsTimeout)
+        let client = client(on: loop, timeout: Self.metricsTimeout)
         let status = Status(scraper: Scraper(loop: loop, client: client, socket: socket), log: log)
         let check = HeadCheck(hosts: HostRule(place, configuration.figures.hosts), hostSetting: "figures.hosts")
         let server = try start(place, HTTPLimits(), on: loop, "figures") { head in
@@ -49,13 +49,17 @@ struct Service: Sendable {
     private func serveImages(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {
         let settings = configuration.images
         // The daemon's own limit comes first, then the client's, then the response's.
-        let client = client(timeout: .milliseconds(settings.wait + 1_000), connections: Self.mostImageRequests)
+        let client = client(
+            on: loop, timeout: .milliseconds(settings.wait + 1_000), connections: Self.mostImageRequests)
         let images = DaemonImages(client: client, wait: .milliseconds(settings.wait), log: log)
         let rules = ImageRules(
             settings: settings, keys: keys,
             check: HeadCheck(hosts: HostRule(place, settings.hosts), hostSetting: "images.hosts"))
         let transfers = ImageTransfers(limit: settings.memory)
-        Task { for await event in client.events() { transfers.apply(event) } }
+        // On the loop, as the requests, so that an event that arrives before a reply is applied first.
+        Task(executorPreference: LoopExecutor(loop: loop)) {
+            for await event in client.events() { transfers.apply(event) }
+        }
         let service = ImageService(
             rules: rules, loop: loop, transfers: transfers, wallClock: Self.wallClock, lookUp: images.lookUp)
         if settings.logIn {
@@ -83,7 +87,7 @@ struct Service: Sendable {
     }
 
     /// A client that runs as long as the process. Each server has its own, so that a slow METRICS delays no image.
-    private func client(timeout: Duration, connections: Int? = nil) -> ThumbcacheClient {
+    private func client(on loop: any EventLoop, timeout: Duration, connections: Int? = nil) -> ThumbcacheClient {
         var configuration = ThumbcacheConfiguration()
         configuration.requestTimeout = timeout
         configuration.libraryName = "thumbcached-http"
@@ -91,7 +95,7 @@ struct Service: Sendable {
         configuration.longestPause = .seconds(2)
         if let connections { configuration.maximumConnections = connections }
         let client = ThumbcacheClient(path: socket, configuration: configuration, logger: log)
-        Task { await client.run() }
+        Task { await client.run(on: loop) }
         return client
     }
 

@@ -20,13 +20,14 @@ final class ConnectionPool: Sendable {
     func stop() { permits.stop() }
 
     /// Runs the body with a connection of its own.
-    /// - Parameter body: returns whether the connection may be reused.
+    /// - Parameters:
+    ///   - limit: the timeout of waiting for a connection and opening it; nil for none.
+    ///   - body: returns whether the connection may be reused.
     func withConnection<Success: Sendable>(
-        _ body: (WireConnection) async -> (outcome: Success, isReusable: Bool)
+        within limit: Duration?, _ body: (WireConnection) async -> (outcome: Success, isReusable: Bool)
     ) async throws(ThumbcacheError) -> Success {
-        try await permits.acquire()
+        let connection = try await acquire(within: limit)
         defer { permits.release() }
-        let connection = try await connection()
         let (outcome, isReusable) = await body(connection)
         if isReusable, connection.isActive {
             idle.withLockedValue { $0.append(connection) }
@@ -36,15 +37,30 @@ final class ConnectionPool: Sendable {
         return outcome
     }
 
-    private func connection() async throws(ThumbcacheError) -> WireConnection {
-        let kept: WireConnection? = idle.withLockedValue { idle in
-            // The most recently used one: the daemon may have closed older ones as idle.
+    /// Returns a connection with its permit.
+    private func acquire(within limit: Duration?) async throws(ThumbcacheError) -> WireConnection {
+        let hasPermit = permits.tryAcquire()
+        // The common case avoids `within`, whose tasks cost more than the rest of a request.
+        if hasPermit, let kept = takeIdle() { return kept }
+        return try await within(limit) { () async throws(ThumbcacheError) in
+            if !hasPermit { try await self.permits.acquire() }
+            do throws(ThumbcacheError) {
+                if let kept = self.takeIdle() { return kept }
+                return try await self.connector.open()
+            } catch {
+                self.permits.release()
+                throw error
+            }
+        }
+    }
+
+    /// Returns the most recently used connection, since the daemon may have closed older ones as idle.
+    private func takeIdle() -> WireConnection? {
+        idle.withLockedValue { idle in
             while let connection = idle.popLast() {
                 if connection.isActive { return connection }
             }
             return nil
         }
-        if let kept { return kept }
-        return try await connector.open()
     }
 }

@@ -15,7 +15,8 @@ final class Permits: Sendable {
 
     func tryAcquire() -> Bool {
         state.withLockedValue { state in
-            if state.free > 0 { state.free -= 1 } else { return false }
+            guard state.free > 0, !state.isStopped else { return false }
+            state.free -= 1
             return true
         }
     }

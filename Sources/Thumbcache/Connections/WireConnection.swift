@@ -31,9 +31,9 @@ import ThumbcacheProtocol
 
     /// Sends a request and returns its reply, which may be an error reply.
     /// - Parameters:
-    ///   - closing: whether cancelling the task closes the connection, which also ends the wait in the daemon.
-    ///     Otherwise a late reply is dropped.
-    ///   - deadline: the time after which the wait fails; the connection stays open. nil for never.
+    ///   - closing: whether a cancelled task or a missed deadline closes the connection, which also ends the wait in the
+    ///     daemon. Otherwise a late reply is dropped.
+    ///   - deadline: the time after which the wait fails; nil for never.
     ///   - onEnd: called when the reply has arrived or can no longer arrive.
     @_spi(Wire) public func reply(
         to request: ThumbcacheRequest, closing: Bool, by deadline: NIODeadline? = nil,
@@ -46,7 +46,10 @@ import ThumbcacheProtocol
         }
         send([OutgoingRequest(request: request, exchange: exchange)])
         let outcome = await exchange.reply.wait()
-        if closing, case .failure(.cancelled) = outcome { close() }
+        switch outcome {
+        case .failure(.cancelled), .failure(.timeout): if closing { close() }
+        default: break
+        }
         return try outcome.get()
     }
 

@@ -6,6 +6,7 @@ import NIOHTTP1
 final class ImageService: Sendable {
     private let rules: ImageRules
     private let loop: any EventLoop
+    private let executor: LoopExecutor
     private let transfers: ImageTransfers
     private let wallClock: @Sendable () -> Int64
     private let lookUp: @Sendable (ImageRequest) async -> ImageOutcome
@@ -18,6 +19,7 @@ final class ImageService: Sendable {
         lookUp: @escaping @Sendable (ImageRequest) async -> ImageOutcome
     ) {
         (self.rules, self.loop, self.transfers) = (rules, loop, transfers)
+        executor = LoopExecutor(loop: loop)
         (self.wallClock, self.lookUp) = (wallClock, lookUp)
     }
 
@@ -28,7 +30,9 @@ final class ImageService: Sendable {
         case .image(let request):
             let promise = loop.makePromise(of: Response.self)
             let transfer = transfers.begin(request.user, request.profile)
-            Task { promise.succeed(response(to: request, await lookUp(request), transfer)) }
+            Task(executorPreference: executor) {
+                promise.succeed(self.response(to: request, await self.lookUp(request), transfer))
+            }
             return .later(promise.futureResult, late: rules.response(to: request, .failure(.timeout)))
         }
     }

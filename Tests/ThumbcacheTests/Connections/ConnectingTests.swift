@@ -1,10 +1,30 @@
 import Glibc
 import NIOCore
+import NIOPosix
 import Testing
 
 @testable @_spi(Wire) import Thumbcache
 
 @Suite(.timeLimit(.minutes(4))) struct ConnectingTests {
+    @Test func `a client on the program's event loop ends before the loop`() async throws {
+        let daemon = try await FakeDaemon(hello: FakeDaemon.greeting)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let client = ThumbcacheClient(path: daemon.path)
+        let running = Task { await client.run(on: group.next()) }
+        let users = Task { try await client.users() }
+        let peer = try await daemon.accept()
+        #expect(try await peer.next() == ["USERS"])
+        peer.send("*0\r\n")
+        _ = try await users.value
+        running.cancel()
+        await running.value
+        try await peer.closed()
+        await #expect(throws: ThumbcacheError.notRunning) { try await client.users() }
+        #expect(try await group.next().submit { 1 }.get() == 1)
+        try await group.shutdownGracefully()
+        try await daemon.stop()
+    }
+
     @Test(arguments: [
         ("-BUSY no connection to spare\r\n", ThumbcacheError.server(.busy, message: "no connection to spare")),
         ("%1\r\n+server\r\n+redis\r\n", .notThumbcached(name: "redis")),

@@ -41,6 +41,43 @@ import Testing
         }
     }
 
+    @Test func `a timeout closes a lent connection immediately`() async throws {
+        try await withClient {
+            $0.requestTimeout = .milliseconds(50)
+        } _: { client, daemon in
+            let hold = OneShot<Void>()
+            let work = Task {
+                try await client.withConnection { connection in
+                    let late = await error { () async throws(ThumbcacheError) in
+                        try await connection.get("alice", "bob")
+                    }
+                    #expect(late == .timeout)
+                    _ = await hold.wait()
+                }
+            }
+            // The body still runs.
+            try await daemon.accept().closed()
+            hold.resolve(.success(()))
+            try await work.value
+        }
+    }
+
+    @Test func `a GET that times out while it waits for a connection leaves no gap in the pool`() async throws {
+        try await withClient {
+            $0.requestTimeout = .milliseconds(50)
+            $0.maximumConnections = 1
+        } _: { client, daemon in
+            let hold = OneShot<Void>()
+            let loan = Task { try await client.withConnection { _ in _ = await hold.wait() } }
+            let peer = try await daemon.accept()
+            await #expect(throws: ThumbcacheError.timeout) { try await client.get("alice", "bob") }
+            hold.resolve(.success(()))
+            try await loan.value
+            try await client.withConnection { _ in }
+            #expect(peer.unread == 0)
+        }
+    }
+
     @Test func `connections are reused, and their number is limited`() async throws {
         try await withClient {
             $0.maximumConnections = 1
