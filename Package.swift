@@ -345,11 +345,12 @@ if !hasRenderer {
 if Context.environment["THUMBCACHED_BENCH"] != nil {
     package.targets.append(
         .executableTarget(
-            name: "FloorServer", dependencies: [nioCore, nioPosix], path: "bench/floor",
+            name: "FloorServer", dependencies: [nioCore, nioHTTP1, nioPosix], path: "bench/floor",
             swiftSettings: swiftRules))
     package.targets.append(
         .executableTarget(
-            name: "ClientBench", dependencies: ["Thumbcache"], path: "bench/client", swiftSettings: swiftRules))
+            name: "ClientBench", dependencies: ["Thumbcache", nioCore, nioLocks, nioPosix], path: "bench/client",
+            swiftSettings: swiftRules))
 }
 
 if isFuzzing {

@@ -32,8 +32,10 @@ EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" 
     "P11 eviction",
     "P11 revalidation",
     "P11 start",
+    "P13 redis",
     "P13 cache",
     "H1",
+    "H1 limit",
     "B1",
     "B2",
 ]
@@ -55,7 +57,6 @@ SHOWN = {
     "P4 tier": None,
     "P4 tail": None,
     "P5": None,
-    "P6": None,
     "P7": None,
     "P8": None,
     "P9": None,
@@ -66,7 +67,7 @@ SHOWN = {
     "P14": None,
     "R1": None,
     "R3": None,
-    "H1": None,
+    "H1": "H1 limit",
     "B2": None,
     "B3": None,
 }

@@ -1,9 +1,11 @@
 import Glibc
+import NIOCore
 import Thumbcache
 
 /// Measures the Swift client library: requests that share one connection, and images in the client's memory.
 ///
 ///     ClientBench pipelined SOCKET USER IMAGES REQUESTS TASKS     prints requests per second
+///     ClientBench minimal   SOCKET USER IMAGES REQUESTS TASKS     prints the same for the minimal client
 ///     ClientBench cached    SOCKET USER IMAGES REQUESTS           prints nanoseconds per request
 ///
 /// Requests the images in turn. Their profiles are numbers of twelve digits.
@@ -13,9 +15,11 @@ import Thumbcache
         let numbers = words.dropFirst(3).compactMap { Int($0) }.filter { $0 > 0 }
         switch (words.first, numbers.count) {
         case ("pipelined", 3): try await pipelined(words[2], words[3], numbers[0], numbers[1], tasks: numbers[2])
+        case ("minimal", 3): try await minimal(words[2], words[3], numbers[0], numbers[1], tasks: numbers[2])
         case ("cached", 2): try await cached(words[2], words[3], numbers[0], numbers[1])
         default:
-            print("ClientBench pipelined SOCKET USER IMAGES REQUESTS TASKS | cached SOCKET USER IMAGES REQUESTS")
+            print(
+                "ClientBench pipelined|minimal SOCKET USER IMAGES REQUESTS TASKS | cached SOCKET USER IMAGES REQUESTS")
             exit(2)
         }
     }
@@ -44,6 +48,39 @@ import Thumbcache
             return Double(requests) / start.duration(to: .now).seconds
         }
         print(rate)
+    }
+
+    /// All images have the same length.
+    private static func minimal(
+        _ path: String, _ user: String, _ images: Int, _ requests: Int, tasks: Int
+    ) async throws {
+        let names = names(images).map(\.description)
+        let frames = names.map { name in
+            ByteBuffer(
+                string: "*4\r\n$3\r\nGET\r\n$\(user.utf8.count)\r\n\(user)\r\n$\(name.utf8.count)\r\n\(name)\r\n"
+                    + "$6\r\nNOWAIT\r\n")
+        }
+        let length = try await replyLength(path, ThumbcacheID(user), names[0])
+        let client = try await MinimalClient.connect(path, replyLength: length)
+        let start = ContinuousClock.now
+        await withTaskGroup { group in
+            for task in 0..<tasks {
+                group.addTask {
+                    for number in stride(from: task, to: requests, by: tasks) {
+                        await client.reply(to: frames[number % frames.count])
+                    }
+                }
+            }
+        }
+        print(Double(requests) / start.duration(to: .now).seconds)
+    }
+
+    /// The length of a reply with this image: `$8192`, a line break, the image and a line break.
+    private static func replyLength(_ path: String, _ user: ThumbcacheID, _ name: String) async throws -> Int {
+        let client = ThumbcacheClient(path: path)
+        let image = try await whileRunning(client) { try await client.get(user, ThumbcacheID(name)) }
+        guard let length = image?.bytes.readableBytes else { throw MissingImage(name: ThumbcacheID(name)) }
+        return "$\(length)\r\n".utf8.count + length + 2
     }
 
     private static func cached(_ path: String, _ user: String, _ images: Int, _ requests: Int) async throws {

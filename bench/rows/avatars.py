@@ -28,23 +28,30 @@ def rows(run):
         )
         ours = stack.enter_context(run.subject.http(folder, daemon.address))
         nginx = stack.enter_context(peers.nginx_cache(folder, folder / "files"))
-        for server in (ours, nginx):
+        floor = stack.enter_context(run.subject.http_floor(folder, COUNT, SIZE))
+        for server in (ours, nginx, floor):
             clients.h2load(server.address, url_file, 2 * COUNT, 1)
         found = run.alternate(
             [
                 (name, lambda server=server: clients.h2load(server.address, url_file, requests))
-                for name, server in (("ours", ours), ("nginx", nginx))
+                for name, server in (("ours", ours), ("nginx", nginx), ("floor", floor))
             ]
         )
     rates = [
         Figure(title, "requests/s", found[key])
-        for key, title in (("ours", "thumbcached-http"), ("nginx", "nginx proxy_cache"))
+        for key, title in (
+            ("ours", "thumbcached-http"),
+            ("nginx", "nginx proxy_cache"),
+            ("floor", "bare NIOHTTP1 server"),
+        )
     ]
+    ours, nginx, floor = rates
     yield Row(
         "H1",
         "GET /avatar/HASH over HTTP, memory hit, keep-alive, 32 connections",
         "nginx proxy_cache",
-        ratio(*rates),
+        ratio(ours, nginx),
         0.5,
         figures=rates,
     )
+    yield Row("H1 limit", "H1, bare NIOHTTP1 server", "nginx proxy_cache", ratio(floor, nginx), figures=[floor, nginx])

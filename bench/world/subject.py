@@ -79,6 +79,15 @@ class Subject:
         """Starts the minimal swift-nio server, which answers every frame of that length with a prepared image."""
         return self._floor("floor", self.floor_program, home, images, image_size, words)
 
+    def http_floor(self, home, images, image_size):
+        """Starts the bare swift-nio HTTP server, which answers every request with a prepared image."""
+        address = home / "http-floor.sock"
+        server = Server(
+            "http floor", [self.floor_program, "http", address, image_size, images], home / "http-floor.log"
+        )
+        server.address = address
+        return server.wait_for(address)
+
     def minimal_server(self, home, images, image_size, words):
         """Starts the minimal C server, which makes only the necessary system calls."""
         return self._floor(
@@ -93,10 +102,14 @@ class Subject:
         return self._floor("diskserver", loop, home, images, image_size, words, files)
 
     def event_server(self, home):
-        """Starts the minimal C server that sends an event to each subscriber."""
+        """Starts the minimal C server that overwrites a key and sends an event to each subscriber."""
         server = Server(
             "fanserver",
-            [self.compile("fanserver", home, "fanserver.c", "serve.c"), home / "fanserver.sock"],
+            [
+                self.compile("fanserver", home, "fanserver.c", "serve.c"),
+                home / "fanserver.sock",
+                home / "fanserver.key",
+            ],
             home / "fanserver.log",
         )
         server.address = home / "fanserver.sock"
