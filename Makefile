@@ -26,8 +26,8 @@ SMALLER = -Xlinker --no-export-dynamic
 RELATIVE_PATHS = -Xswiftc -file-prefix-map -Xswiftc "$(CURDIR)=." -Xcc -ffile-prefix-map="$(CURDIR)=." \
     -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs \
     -Xswiftc -Xfrontend -Xswiftc -disable-incremental-llvm-codegen
-# The optimizer's output may depend on addresses in memory: it did for one of 250 objects (tools/at-fixed-path). Some
-# containers do not permit this call, and build without it.
+# The optimizer's output may depend on addresses in memory: it did for one of 250 objects. Some containers do not permit
+# this call, and build without it.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 SOURCES = Sources Tests Package.swift fleet/Sources fleet/Tests fleet/Package.swift
 VERSION = $(shell sed -n 's/.*current = "\(.*\)".*/\1/p' Sources/ThumbcacheProtocol/Version.swift)
