@@ -24,10 +24,10 @@ final class UsersOfUID: Sendable {
         /// An upper bound of the number of logged-in users; nil until they are counted.
         var mostUsers: Int?
         var loginsInProgress = 0
+        var loginsBegun = 0
     }
 
     private let reading = AsyncFIFOLock()
-    private let counting = NIOLock()
     private let state = NIOLockedValueBox(State())
 
     func entry(_ user: OpaqueID) -> UserEntry? {
@@ -97,23 +97,20 @@ final class UsersOfUID: Sendable {
                 state.mostUsers = most + 1
             }
             state.loginsInProgress += 1
+            state.loginsBegun += 1
             return true
         }
     }
 
     private func recount(_ limit: Int, _ count: () throws -> Int) throws -> Bool {
-        try counting.withLock {
-            // Another thread may have counted meanwhile.
-            if takePlace(limit) { return true }
-            // No login takes a place during the count. Those in progress may or may not be on disk yet.
-            let inProgress = state.withLockedValue { state in
-                state.mostUsers = nil
-                return state.loginsInProgress
-            }
-            let counted = try count()
-            state.withLockedValue { $0.mostUsers = counted + inProgress }
-            return takePlace(limit)
+        let (inProgress, earlier) = state.withLockedValue { ($0.loginsInProgress, $0.loginsBegun) }
+        let counted = try count()
+        state.withLockedValue { state in
+            // Logins that were in progress, or began since, may or may not be in the count.
+            let most = counted + inProgress + state.loginsBegun - earlier
+            state.mostUsers = min(most, state.mostUsers ?? most)
         }
+        return takePlace(limit)
     }
 
     /// All logged-in users, read by `read` if necessary. Callers that come during the reading share its result.

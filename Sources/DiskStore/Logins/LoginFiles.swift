@@ -161,7 +161,8 @@ struct LoginFiles: Sendable {
         // Unreadable without its key; if it stays, the next sweep removes it.
         log.onFailure("could not remove a session file") {
             guard let directory = try uidDirectory(hashedOwner.uid, in: sessions) else { return }
-            for name in [name, Disk.temporaryName(for: name)] { try disk.unlinkIfPresent(name, in: directory) }
+            try disk.unlinkIfPresent(name, in: directory)
+            try disk.unlinkIfPresent(Disk.temporaryName(for: name), in: directory)
         }
         removeEmptyDirectories(of: hashedOwner.uid)
     }
