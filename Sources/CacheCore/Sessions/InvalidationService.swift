@@ -193,7 +193,7 @@ public final class InvalidationService: Sendable {
             if let next {
                 sessions.open(entry, next, epoch: epoch)
             } else {
-                sessions.users(of: owner.uid)?.changed(owner.user, isLoggedIn: false)
+                sessions.users(of: owner.uid)?.loggedOut(owner.user)
             }
             return epoch
         } catch {

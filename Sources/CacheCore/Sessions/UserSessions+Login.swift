@@ -47,32 +47,31 @@ extension UserSessions {
     ) async throws(CacheFailure) {
         let owner = entry.owner
         try entry.reserveMemory(for: login, request)
+        // Not nil while the entry is in use.
+        let users = users(of: owner.uid)
         do {
             let store = services.store
             let generationStore = try await services.loginPool.run(for: owner.uid) {
                 let count = { try store.countUsers(of: owner.uid) }
-                // The entry keeps the uid's users in memory.
-                let committed = try self.users(of: owner.uid)?.logIn(limit: limit, count: count) {
-                    try store.commitLogin(owner, login)
+                guard try users?.takePlace(limit: limit, count: count) == true else {
+                    throw CacheFailure.busy("limits.users-per-uid: \(limit) users are logged in; log one out")
                 }
-                guard let committed else {
-                    throw CacheFailure.busy(
-                        "limits.users-per-uid: \(limit) users are logged in; log one out")
+                do {
+                    return try store.commitLogin(owner, login)
+                } catch {
+                    users?.loginFailed()
+                    throw error
                 }
-                return committed
             }
             let service = tokenService(owner, login.tokens)
             entry.state.withLockedValue { $0.loggedIn(login, request, service: service) }
             let epoch = epochs.next(of: owner.uid)
             services.events.publish(UserEvent(owner: owner, kind: .login, epoch: epoch))
             open(entry, generationStore, epoch: epoch)
-            users(of: owner.uid)?.changed(owner.user, isLoggedIn: true)
+            users?.loggedIn(owner.user)
         } catch {
             entry.change { $0.loginFailed() }
-            let failure = CacheFailure(error)
-            // Over the limit, the disk was not changed.
-            if case .busy = failure {} else { users(of: owner.uid)?.forgetListing() }
-            throw failure
+            throw CacheFailure(error)
         }
     }
 

@@ -219,7 +219,7 @@ public final class UserSessions: Sendable {
         if let stored {
             open(entry, stored.generationStore, epoch: epochs.current(of: owner.uid))
         } else {
-            users(of: owner.uid)?.changed(owner.user, isLoggedIn: false)
+            users(of: owner.uid)?.loggedOut(owner.user)
         }
     }
 

@@ -21,10 +21,35 @@ final class UsersOfUID: Sendable {
         /// ``listing`` as an object, made on demand.
         var list: UserList?
         var readers = 0
-        /// An upper bound of the number of logged-in users; nil until they are counted.
+        /// An upper bound of the number of users who are logged in or have a place; nil until they are counted.
         var mostUsers: Int?
+        /// The number of places taken.
         var loginsInProgress = 0
+        /// The number of places ever taken.
         var loginsBegun = 0
+
+        mutating func takePlace(_ limit: Int) -> Bool {
+            let most: Int? = if case .read(let users) = listing { users.count + loginsInProgress } else { mostUsers }
+            guard let most, most < limit else { return false }
+            mostUsers? += 1
+            loginsInProgress += 1
+            loginsBegun += 1
+            return true
+        }
+
+        mutating func changed(_ user: OpaqueID, isLoggedIn: Bool) {
+            switch listing {
+            case .unread: break
+            case .reading(var changes):
+                changes[user] = isLoggedIn
+                listing = .reading(changes)
+            case .read(var users):
+                // Releases the enum's reference first: otherwise the change would copy the set.
+                listing = .unread
+                if isLoggedIn { users.insert(user) } else { users.remove(user) }
+                listing = .read(users)
+            }
+        }
     }
 
     private let reading = AsyncFIFOLock()
@@ -78,39 +103,25 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Runs `login` if fewer than `limit` users are logged in, logins in progress included; otherwise returns nil.
+    /// Takes a place for a login, if fewer than `limit` users are logged in or have a place. ``loggedIn(_:)`` or
+    /// ``loginFailed()`` releases it.
     ///
-    /// Without a list, users are counted with `count` before the first login and at the limit; logins in between are
+    /// Without a list, `count` counts the users on disk before the first login and at the limit; logins in between are
     /// added to the last count.
-    func logIn<Result>(limit: Int, count: () throws -> Int, _ login: () throws -> Result) throws -> Result? {
-        guard try takePlace(limit) || recount(limit, count) else { return nil }
-        defer { state.withLockedValue { $0.loginsInProgress -= 1 } }
-        return try login()
-    }
-
-    private func takePlace(_ limit: Int) -> Bool {
-        state.withLockedValue { state in
-            if case .read(let users) = state.listing {
-                guard users.count + state.loginsInProgress < limit else { return false }
-            } else {
-                guard let most = state.mostUsers, most < limit else { return false }
-                state.mostUsers = most + 1
-            }
-            state.loginsInProgress += 1
-            state.loginsBegun += 1
-            return true
+    func takePlace(limit: Int, count: () throws -> Int) throws -> Bool {
+        let isTaken: Bool? = state.withLockedValue { state in
+            if state.takePlace(limit) { return true }
+            return if case .read = state.listing { false } else { nil }
         }
-    }
-
-    private func recount(_ limit: Int, _ count: () throws -> Int) throws -> Bool {
-        let (inProgress, earlier) = state.withLockedValue { ($0.loginsInProgress, $0.loginsBegun) }
+        if let isTaken { return isTaken }
+        let (inProgress, begunBefore) = state.withLockedValue { ($0.loginsInProgress, $0.loginsBegun) }
         let counted = try count()
-        state.withLockedValue { state in
-            // Logins that were in progress, or began since, may or may not be in the count.
-            let most = counted + inProgress + state.loginsBegun - earlier
+        return state.withLockedValue { state in
+            // The count may miss logins that were in progress when it began, and logins that began during it.
+            let most = counted + inProgress + state.loginsBegun - begunBefore
             state.mostUsers = min(most, state.mostUsers ?? most)
+            return state.takePlace(limit)
         }
-        return takePlace(limit)
     }
 
     /// All logged-in users, read by `read` if necessary. Callers that come during the reading share its result.
@@ -124,7 +135,7 @@ final class UsersOfUID: Sendable {
             do throws(CacheFailure) {
                 return readingEnded(try await read())
             } catch {
-                forgetListing()
+                state.withLockedValue { $0.listing = .unread }
                 throw error
             }
         }
@@ -146,28 +157,24 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Records a durable login or logout.
-    func changed(_ user: OpaqueID, isLoggedIn: Bool) {
+    /// Records a durable login that had a place.
+    func loggedIn(_ user: OpaqueID) {
         state.withLockedValue { state in
-            switch state.listing {
-            case .unread: break
-            case .reading(var changes):
-                changes[user] = isLoggedIn
-                state.listing = .reading(changes)
-            case .read(var users):
-                // Releases the enum's reference first: otherwise the change would copy the set.
-                state.listing = .unread
-                if isLoggedIn { users.insert(user) } else { users.remove(user) }
-                state.listing = .read(users)
-            }
+            state.changed(user, isLoggedIn: true)
+            state.loginsInProgress -= 1
         }
     }
 
-    /// A login failed, perhaps after its commit: the list must be read again.
-    func forgetListing() {
+    /// Records a durable logout.
+    func loggedOut(_ user: OpaqueID) {
+        state.withLockedValue { $0.changed(user, isLoggedIn: false) }
+    }
+
+    /// A login that had a place failed, perhaps after its commit: the list must be read again.
+    func loginFailed() {
         state.withLockedValue { state in
             state.listing = .unread
-            state.mostUsers = nil
+            state.loginsInProgress -= 1
         }
     }
 }

@@ -77,6 +77,39 @@ import Testing
         #expect(try await next.users().count == 2)
     }
 
+    @Test func `a login that begins and ends during a count is added to it`() throws {
+        let users = UsersOfUID()
+        let isTaken = try users.takePlace(limit: 1) {
+            let isTaken = try users.takePlace(limit: 1) { 0 }
+            #expect(isTaken)
+            users.loggedIn(Owner.carol.user)
+            return 0
+        }
+        #expect(!isTaken)
+    }
+
+    @Test func `a login in progress is added to a count`() throws {
+        let users = UsersOfUID()
+        let count = { 0 }
+        #expect(try users.takePlace(limit: 2, count: count))
+        #expect(try !users.takePlace(limit: 1, count: count))
+    }
+
+    @Test func `with a list, nothing is counted, and a login has its place until it is listed`() async throws {
+        let users = UsersOfUID()
+        let count = { () throws -> Int in
+            Issue.record("counted")
+            return 0
+        }
+        _ = try await users.loggedIn { [] }
+        #expect(try users.takePlace(limit: 1, count: count))
+        #expect(try !users.takePlace(limit: 1, count: count))
+        users.loggedIn(Owner.carol.user)
+        #expect(try !users.takePlace(limit: 1, count: count))
+        users.loggedOut(Owner.carol.user)
+        #expect(try users.takePlace(limit: 1, count: count))
+    }
+
     @Test func `after a failed login the users on disk are counted again`() async throws {
         daemon.world.settings.usersPerUID = 2
         try await daemon.logIn(.alice)
