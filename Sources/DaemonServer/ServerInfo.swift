@@ -8,18 +8,19 @@ public struct ServerInfo: Sendable {
     /// for an observer, computed once per INFO and only if a section calls it.
     public typealias Section = @Sendable (Peer, _ figures: () -> UserSessions.Figures) -> Lines
 
-    private let sections: KeyValuePairs<String, Section>
-    private let preparations: [String: @Sendable () async -> Void]
+    /// Returns what to await before a section is current for a peer; nil if it is.
+    public typealias Preparation = @Sendable (Peer) -> (@Sendable () async -> Void)?
 
-    public init(
-        _ sections: KeyValuePairs<String, Section>, preparations: [String: @Sendable () async -> Void] = [:]
-    ) {
+    private let sections: KeyValuePairs<String, Section>
+    private let preparations: [String: Preparation]
+
+    public init(_ sections: KeyValuePairs<String, Section>, preparations: [String: Preparation] = [:]) {
         (self.sections, self.preparations) = (sections, preparations)
     }
 
     /// The work to await before ``text(_:for:figures:)``. Empty if all sections named are available at once.
-    func preparations(for names: [String]) -> [@Sendable () async -> Void] {
-        preparations.filter { isAll(names) || names.contains($0.key) }.map(\.value)
+    func preparations(for names: [String], _ peer: Peer) -> [@Sendable () async -> Void] {
+        preparations.filter { isAll(names) || names.contains($0.key) }.compactMap { $1(peer) }
     }
 
     private func isAll(_ names: [String]) -> Bool {
@@ -31,9 +32,17 @@ public struct ServerInfo: Sendable {
     func text(_ names: [String], for peer: Peer, figures: () -> UserSessions.Figures) -> String {
         lazy var known = figures()
         let isAll = isAll(names)
-        return sections.filter { isAll || names.contains($0.key) }.map { name, lines in
-            let title = name.prefix(1).uppercased() + name.dropFirst()
-            return lines(peer) { known }.reduce("# \(title)\r\n") { $0 + "\($1.name):\($1.value)\r\n" }
-        }.joined(separator: "\r\n")
+        var text = ""
+        for (name, lines) in sections where isAll || names.contains(name) {
+            if !text.isEmpty { text += "\r\n" }
+            text += "# \(name.prefix(1).uppercased())\(name.dropFirst())\r\n"
+            for line in lines(peer, { known }) {
+                text += line.name
+                text += ":"
+                text += line.value
+                text += "\r\n"
+            }
+        }
+        return text
     }
 }

@@ -31,16 +31,26 @@ import ThumbcacheProtocol
                 """)
     }
 
-    @Test func `INFO does not make the samples that only METRICS has`() {
+    @Test func `INFO does not make samples that it omits`() {
         let made = NIOLockedValueBox(0)
         let sample: @Sendable () -> Metric.Sample = {
             made.withLockedValue { $0 += 1 }
-            return .init(1, visibility: .metrics)
+            return .init(1)
         }
-        let metric = Metric("waits", .histogram, unit: "seconds", "Waits.", [sample()], infoFields: [])
-        #expect(metric.infoFields.isEmpty && made.withLockedValue { $0 } == 0)
-        #expect(metric.samples.count == 1 && made.withLockedValue { $0 } == 1)
-        #expect(Latencies(loops: 1).metric.infoFields.isEmpty)
+        let waits = Metric("waits", .histogram, unit: "seconds", "Waits.", [sample()], infoFields: { [] })
+        #expect(waits.infoFields(isObserver: true).isEmpty && made.withLockedValue { $0 } == 0)
+        let forObservers = Metric("events", .counter, unit: "events", "Events.", [sample()])
+        #expect(forObservers.infoFields(isObserver: false).isEmpty && made.withLockedValue { $0 } == 0)
+        #expect(forObservers.infoFields(isObserver: true).map(\.value) == ["1"] && made.withLockedValue { $0 } == 1)
+        #expect(Latencies(loops: 1).metric.infoFields(isObserver: true).isEmpty)
+    }
+
+    @Test func `INFO has the samples for everyone`() {
+        let metric = Metric(
+            "hits", .counter, unit: "images", "Hits.", isForEveryone: true,
+            [.init(1, labels: ["source": "memory"], visibility: .everyone), .init(2, labels: ["source": "disk"])])
+        #expect(metric.infoFields(isObserver: false).map(\.name) == ["hits_memory"])
+        #expect(metric.infoFields(isObserver: true).map(\.name) == ["hits_memory", "hits_disk"])
     }
 
     @Test func `METRICS is DENIED to clients other than admins and observers`() async throws {

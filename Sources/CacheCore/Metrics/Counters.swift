@@ -27,28 +27,69 @@ public struct CounterDeclaration: Sendable {
 /// One count for each case of an enumeration, since the daemon's start.
 public final class Counters<Event: CountedEvent>: Sendable {
     private let counts = AtomicCounts(Event.allCases.count)
-    private let declarations = Event.allCases.map { ($0, $0.declaration) }
+    private let groups: [Metric.Section: [CounterGroup]]
 
-    public init() {}
+    public init() {
+        var groups: [CounterGroup] = []
+        for event in Event.allCases {
+            let declaration = event.declaration
+            if groups.last?.first.name == declaration.name {
+                groups[groups.count - 1].add(event.rawValue, declaration)
+            } else {
+                groups.append(CounterGroup(event.rawValue, declaration))
+            }
+        }
+        self.groups = Dictionary(grouping: groups, by: \.first.section)
+    }
 
     package func count(_ event: Event, _ amount: Int = 1) { counts.add(amount, at: event.rawValue) }
 
     public subscript(event: Event) -> Int { counts[event.rawValue] }
 
-    /// - Parameter values: replace the counts of events that are counted elsewhere as well.
-    public func metrics(in section: Metric.Section, replacing values: [Event: Int] = [:]) -> [Metric] {
-        var groups: [(first: CounterDeclaration, samples: [Metric.Sample])] = []
-        for (event, declaration) in declarations where declaration.section == section {
-            let sample = Metric.Sample(
-                text: "\(values[event] ?? self[event])", labels: declaration.label.map { [$0] } ?? [],
-                visibility: declaration.visibility)
-            if groups.last?.first.name == declaration.name {
-                groups[groups.count - 1].samples.append(sample)
-            } else {
-                groups.append((declaration, [sample]))
-            }
+    /// - Parameters:
+    ///   - seesAll: false for only those metrics that have samples for everyone.
+    ///   - values: replace the counts of events that are counted elsewhere as well.
+    public func metrics(
+        in section: Metric.Section, seesAll: Bool = true, replacing values: [Event: Int] = [:]
+    ) -> [Metric] {
+        let values = Dictionary(uniqueKeysWithValues: values.map { ($0.rawValue, $1) })
+        return groups[section, default: []].compactMap { group in
+            seesAll || group.isForEveryone ? group.metric(counts, replacing: values) : nil
         }
-        return groups.map { Metric($0.first.name, .counter, unit: $0.first.unit, $0.first.help, $0.samples) }
+    }
+}
+
+/// The counters of one metric. Not generic: unspecialized code would make INFO twice as expensive.
+private struct CounterGroup: Sendable {
+    private struct Member: Sendable {
+        let index: Int
+        let labels: [(name: String, value: String)]
+        let visibility: Metric.Visibility
+    }
+
+    let first: CounterDeclaration
+    private var members: [Member] = []
+    private(set) var isForEveryone = false
+
+    init(_ index: Int, _ declaration: CounterDeclaration) {
+        first = declaration
+        add(index, declaration)
+    }
+
+    mutating func add(_ index: Int, _ declaration: CounterDeclaration) {
+        let labels = declaration.label.map { [$0] } ?? []
+        members.append(Member(index: index, labels: labels, visibility: declaration.visibility))
+        if declaration.visibility == .everyone { isForEveryone = true }
+    }
+
+    func metric(_ counts: AtomicCounts, replacing values: [Int: Int]) -> Metric {
+        Metric(
+            first.name, .counter, unit: first.unit, first.help, isForEveryone: isForEveryone,
+            members.map { member in
+                Metric.Sample(
+                    text: "\(values[member.index] ?? counts[member.index])", labels: member.labels,
+                    visibility: member.visibility)
+            })
     }
 }
 

@@ -57,50 +57,61 @@ public struct Metric: Sendable {
         }
     }
 
-    /// With the unit as a suffix, and `_total` for a counter: https://prometheus.io/docs/practices/naming/
-    public let name: String
     public let kind: Kind
     public let unit: String
     /// One sentence without line breaks and backslashes.
     public let help: String
     private let baseName: String
+    private let isForEveryone: Bool
     private let makeSamples: @Sendable () -> [Sample]
-    private let ownInfoFields: [InfoField]?
+    private let makeInfoFields: (@Sendable () -> [InfoField])?
 
     /// - Parameters:
     ///   - name: without the prefix `thumbcached_`. A name that begins with `process_` gets no prefix, since
     ///     dashboards expect these names from every program.
+    ///   - isForEveryone: whether one of the samples or fields is.
     ///   - samples: evaluated at each access of ``samples``.
     ///   - infoFields: nil for one field per sample, named after the metric and the sample's label values.
     public init(
-        _ name: String, _ kind: Kind, unit: String, _ help: String,
+        _ name: String, _ kind: Kind, unit: String, _ help: String, isForEveryone: Bool = false,
         _ samples: @autoclosure @escaping @Sendable () -> [Sample],
-        infoFields: [InfoField]? = nil
+        infoFields: (@Sendable () -> [InfoField])? = nil
     ) {
-        self.name = name.hasPrefix("process_") ? name : "thumbcached_\(name)"
-        (self.kind, self.unit, self.help) = (kind, unit, help)
-        (baseName, makeSamples, ownInfoFields) = (name, samples, infoFields)
+        (baseName, self.kind, self.unit, self.help) = (name, kind, unit, help)
+        (self.isForEveryone, makeSamples, makeInfoFields) = (isForEveryone, samples, infoFields)
     }
+
+    /// With the unit as a suffix, and `_total` for a counter: https://prometheus.io/docs/practices/naming/
+    public var name: String { baseName.hasPrefix("process_") ? baseName : "thumbcached_\(baseName)" }
 
     /// The current samples. Each access creates them, because INFO omits many, and those of a histogram take 0.3 ms.
     public var samples: [Sample] { makeSamples() }
 
-    public var infoFields: [InfoField] {
-        ownInfoFields
-            ?? samples.filter { $0.visibility != .metrics }.map { sample in
-                InfoField(Self.infoName(baseName, sample.labels.map(\.value)), sample.value, sample.visibility)
-            }
+    /// The lines of INFO for admins and observers, or for other clients. Each call creates only those.
+    public func infoFields(isObserver: Bool) -> [InfoField] {
+        guard isObserver || isForEveryone else { return [] }
+        let isShown = { (visibility: Visibility) in
+            visibility == .everyone || isObserver && visibility == .observers
+        }
+        if let makeInfoFields { return makeInfoFields().filter { isShown($0.visibility) } }
+        return samples.filter { isShown($0.visibility) }.map { sample in
+            InfoField(Self.infoName(baseName, sample.labels.map(\.value)), sample.value, sample.visibility)
+        }
     }
 
     public init(
         _ name: String, _ kind: Kind, unit: String, _ help: String, _ value: Int, _ visibility: Visibility = .observers
     ) {
-        self.init(name, kind, unit: unit, help, [Sample(value, visibility: visibility)])
+        self.init(
+            name, kind, unit: unit, help, isForEveryone: visibility == .everyone,
+            [Sample(value, visibility: visibility)])
     }
 
     /// `hits_total` with the label value `memory` is `hits_memory` in INFO.
     package static func infoName(_ name: String, _ labelValues: [String]) -> String {
-        let base = name.hasSuffix("_total") ? String(name.dropLast("_total".count)) : name
-        return ([base] + labelValues).joined(separator: "_")
+        var result = name
+        if result.hasSuffix("_total") { result.removeLast("_total".count) }
+        for value in labelValues { result += "_\(value)" }
+        return result
     }
 }

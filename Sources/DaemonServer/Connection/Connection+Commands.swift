@@ -71,7 +71,7 @@ extension Connection {
     private func info(_ sections: [String]) {
         // The counts include this request and those that arrived with it.
         recordCounts()
-        let preparations = context.info.preparations(for: sections)
+        let preparations = context.info.preparations(for: sections, peer)
         guard !preparations.isEmpty else { return replyNow(infoReply(sections)) }
         let replySlot = startBarrier()
         run {

@@ -46,7 +46,7 @@ public final class Latencies: Sendable {
         Metric(
             "request_duration_seconds", .histogram, unit: "seconds",
             "Time from reading a request for an image to handing its reply to the kernel, by the source of the image.",
-            Source.allCases.flatMap { self.samples(of: $0) }, infoFields: [])
+            Source.allCases.flatMap { self.samples(of: $0) }, infoFields: { [] })
     }
 
     private func samples(of source: Source) -> [Metric.Sample] {

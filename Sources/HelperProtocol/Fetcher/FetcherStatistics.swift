@@ -156,7 +156,7 @@ extension FetcherStatistics {
             Metric("downloads_queued", .gauge, unit: "downloads", "Downloads waiting for others to end.", queued),
             Metric(
                 "breakers_open", .gauge, unit: "breakers",
-                "Circuit breakers open for all accounts, and for single accounts.",
+                "Circuit breakers open for all accounts, and for single accounts.", isForEveryone: true,
                 [
                     .init(hostsOpen, labels: ["scope": "host"], visibility: .everyone),
                     .init(accountsOpen, labels: ["scope": "account"]),
@@ -172,13 +172,15 @@ extension FetcherStatistics {
                 }),
         ]
             + Self.originMetrics.map { metric in
-                let sums = metric.counters.map { counter, value in
-                    Metric.InfoField(
-                        Metric.infoName("origins_\(metric.name)", metric.labelValues(value)), "\(self[counter])")
-                }
-                return Metric(
+                Metric(
                     "origin_\(metric.name)", .counter, unit: metric.unit, metric.help, samples(of: metric, names),
-                    infoFields: sums)
+                    infoFields: {
+                        metric.counters.map { counter, value in
+                            Metric.InfoField(
+                                Metric.infoName("origins_\(metric.name)", metric.labelValues(value)),
+                                "\(self[counter])")
+                        }
+                    })
             }
     }
 

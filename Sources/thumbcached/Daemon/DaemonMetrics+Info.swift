@@ -3,6 +3,7 @@ import DaemonServer
 import DiskStore
 import Glibc
 import HelperProtocol
+import NIOConcurrencyHelpers
 import ThumbcacheProtocol
 
 /// The text of INFO: the metrics, and fields of Redis's names for tools written for Redis.
@@ -39,14 +40,30 @@ extension DaemonMetrics {
                     // Images do not expire: a stale image stays until it is refreshed or evicted.
                     return [("db0", "keys=\(usage.images),expires=0,avg_ttl=0")]
                 },
-            ], preparations: ["fetch": readStatistics])
+            ], preparations: ["fetch": forInfo(readStatistics)])
+    }
+
+    /// Observers get current statistics of the fetcher; others get those of the last second, so that a client that
+    /// sends INFO repeatedly does not delay others by as many messages to the fetcher.
+    private func forInfo(_ readStatistics: @escaping @Sendable () async -> Void) -> ServerInfo.Preparation {
+        let lastReading = NIOLockedValueBox<Int64?>(nil)
+        return { peer in
+            let now = services.time.uptime
+            if !peer.isObserver, let last = lastReading.withLockedValue({ $0 }), now - last < 1_000 { return nil }
+            return {
+                await readStatistics()
+                lastReading.withLockedValue { $0 = now }
+            }
+        }
     }
 
     /// Only those that the peer may see.
     private func fields(_ section: Metric.Section, _ peer: Peer, _ figures: () -> UserSessions.Figures) -> Lines {
-        metrics(section, for: peer, figures).flatMap(\.infoFields)
-            .filter { peer.isObserver || $0.visibility == .everyone }
-            .map { ($0.name, $0.value) }
+        var lines: Lines = []
+        for metric in metrics(section, for: peer, figures) {
+            for field in metric.infoFields(isObserver: peer.isObserver) { lines.append((field.name, field.value)) }
+        }
+        return lines
     }
 
     private func memoryLines(_ peer: Peer) -> Lines {

@@ -62,15 +62,15 @@ struct DaemonMetrics: Sendable {
         case .clients: return registry.statistics.metrics
         case .memory: return [services.budget.metric(of: seesAll ? nil : peer?.uid)] + services.memory.metrics
         case .cache:
-            return counters.metrics(in: .cache, replacing: [.memoryHits: figures().memoryHits])
+            return counters.metrics(in: .cache, seesAll: seesAll, replacing: [.memoryHits: figures().memoryHits])
                 + services.writes.metrics + [latencies.metric]
         case .store:
             var statistics = store()
             if !seesAll { statistics.usage = figures().usage }
             return statistics.metrics
-        case .fetch: return fetch().metrics(origins: origins()) + counters.metrics(in: .fetch)
-        case .sessions: return figures().metrics + counters.metrics(in: .sessions)
-        case .purge: return counters.metrics(in: .purge)
+        case .fetch: return fetch().metrics(origins: origins()) + counters.metrics(in: .fetch, seesAll: seesAll)
+        case .sessions: return figures().metrics + counters.metrics(in: .sessions, seesAll: seesAll)
+        case .purge: return counters.metrics(in: .purge, seesAll: seesAll)
         }
     }
 

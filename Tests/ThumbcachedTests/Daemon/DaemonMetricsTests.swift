@@ -1,5 +1,6 @@
 import CacheFakes
 import Foundation
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import CacheCore
@@ -27,8 +28,9 @@ import Testing
         return figures
     }
 
-    private static func daemon(origins: [String] = ["home", "work"]) -> DaemonMetrics {
-        let services = FakeWorld().services
+    private static func daemon(_ world: FakeWorld = FakeWorld(), origins: [String] = ["home", "work"]) -> DaemonMetrics
+    {
+        let services = world.services
         services.counters.count(.diskHits, 4)
         return DaemonMetrics(
             services: services, store: { StoreStatistics(usage: Usage(images: 70, bytes: 7_000)) },
@@ -49,6 +51,24 @@ import Testing
         statistics.origins["work"]?.longestRetryIn = row.milliseconds
         let metric = statistics.metrics(origins: ["work"]).first { $0.name == "thumbcached_origin_retry_seconds" }
         #expect(metric?.samples.map(\.value) == [row.seconds])
+    }
+
+    @Test func `INFO reads the fetcher's statistics for each observer, and once a second for others`() async {
+        let world = FakeWorld()
+        let readings = NIOLockedValueBox(0)
+        let info = Self.daemon(world).info(
+            readStatistics: { readings.withLockedValue { $0 += 1 } }, epoch: { _ in 8 })
+        func read(isAdmin: Bool) async -> Int {
+            for prepare in info.preparations(for: [], Peer(uid: 1, pid: 1, isAdmin: isAdmin)) { await prepare() }
+            return readings.withLockedValue { $0 }
+        }
+        #expect(await read(isAdmin: false) == 1)
+        world.time.advance(milliseconds: 999)
+        #expect(await read(isAdmin: false) == 1)
+        #expect(await read(isAdmin: true) == 2)
+        world.time.advance(milliseconds: 1_000)
+        #expect(await read(isAdmin: false) == 3)
+        #expect(info.preparations(for: ["cache"], Peer(uid: 1, pid: 1, isAdmin: true)).isEmpty)
     }
 
     @Test func `I1: other clients see whether an origin can be reached, and no counter of other uids`() {
@@ -160,7 +180,9 @@ import Testing
             " `\(label.name)`: \(label.values.map { "`\($0)`" }.joined(separator: ", "))."
         }
         let name = labels.isEmpty ? "" : "{\(labels.map(\.name).joined(separator: ","))}"
-        let fields = metric.infoFields.map { "`\($0.name)`" + ($0.visibility == .everyone ? "" : " •") }
+        let fields = metric.infoFields(isObserver: true).map {
+            "`\($0.name)`" + ($0.visibility == .everyone ? "" : " •")
+        }
         let cells = [
             "`\(metric.name)\(name)`", metric.kind.rawValue, metric.unit, metric.help + values.joined(),
             fields.joined(separator: ", "),
