@@ -8,7 +8,7 @@ public struct ServerInfo: Sendable {
     /// for an observer, computed once per INFO and only if a section calls it.
     public typealias Section = @Sendable (Peer, _ figures: () -> UserSessions.Figures) -> Lines
 
-    /// Returns what to await before a section is current for a peer; nil if it is.
+    /// Returns the work to await before a section may be written for a peer; nil if none is needed.
     public typealias Preparation = @Sendable (Peer) -> (@Sendable () async -> Void)?
 
     private let sections: KeyValuePairs<String, Section>

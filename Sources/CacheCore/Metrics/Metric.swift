@@ -69,7 +69,8 @@ public struct Metric: Sendable {
     /// - Parameters:
     ///   - name: without the prefix `thumbcached_`. A name that begins with `process_` gets no prefix, since
     ///     dashboards expect these names from every program.
-    ///   - isForEveryone: whether one of the samples or fields is.
+    ///   - isForEveryone: whether a sample or field is visible to every client. If not, INFO creates none for clients
+    ///     other than admins and observers.
     ///   - samples: evaluated at each access of ``samples``.
     ///   - infoFields: nil for one field per sample, named after the metric and the sample's label values.
     public init(
@@ -87,7 +88,7 @@ public struct Metric: Sendable {
     /// The current samples. Each access creates them, because INFO omits many, and those of a histogram take 0.3 ms.
     public var samples: [Sample] { makeSamples() }
 
-    /// The lines of INFO for admins and observers, or for other clients. Each call creates only those.
+    /// The lines of INFO for admins and observers, or for other clients.
     public func infoFields(isObserver: Bool) -> [InfoField] {
         guard isObserver || isForEveryone else { return [] }
         let isShown = { (visibility: Visibility) in

@@ -20,6 +20,9 @@ final class UserEntry: Sendable {
 
     var isLoggedIn: Bool { state.withLockedValue { $0.isLoggedIn } }
 
+    /// Whether a purge or logout could not be made durable.
+    var isBroken: Bool { if case .broken = phase { true } else { false } }
+
     var sessions: Int { state.withLockedValue { $0.sessions.count } }
 
     /// Changes the state and the memory charged for it. Requires the entry's lock.

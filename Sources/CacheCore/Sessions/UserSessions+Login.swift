@@ -53,8 +53,9 @@ extension UserSessions {
             let store = services.store
             let generationStore = try await services.loginPool.run(for: owner.uid) {
                 let count = { try store.countUsers(of: owner.uid) }
-                guard try users?.takePlace(limit: limit, count: count) == true else {
-                    throw CacheFailure.busy("limits.users-per-uid: \(limit) users are logged in; log one out")
+                guard try users?.reserve(limit: limit, count: count) == true else {
+                    throw CacheFailure.busy(
+                        "limits.users-per-uid: \(limit) users are logged in or logging in; log one out")
                 }
                 do {
                     return try store.commitLogin(owner, login)

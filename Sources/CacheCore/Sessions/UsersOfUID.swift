@@ -21,19 +21,19 @@ final class UsersOfUID: Sendable {
         /// ``listing`` as an object, made on demand.
         var list: UserList?
         var readers = 0
-        /// An upper bound of the number of users who are logged in or have a place; nil until they are counted.
+        /// An upper bound of the number of users who are logged in or have a reservation; nil until they are counted.
         var mostUsers: Int?
-        /// The number of places taken.
-        var loginsInProgress = 0
-        /// The number of places ever taken.
-        var loginsBegun = 0
+        /// For logins in progress.
+        var reservations = 0
+        /// The number of reservations since the start.
+        var reservationsMade = 0
 
-        mutating func takePlace(_ limit: Int) -> Bool {
-            let most: Int? = if case .read(let users) = listing { users.count + loginsInProgress } else { mostUsers }
+        mutating func reserve(_ limit: Int) -> Bool {
+            let most: Int? = if case .read(let users) = listing { users.count + reservations } else { mostUsers }
             guard let most, most < limit else { return false }
             mostUsers? += 1
-            loginsInProgress += 1
-            loginsBegun += 1
+            reservations += 1
+            reservationsMade += 1
             return true
         }
 
@@ -103,24 +103,27 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Takes a place for a login, if fewer than `limit` users are logged in or have a place. ``loggedIn(_:)`` or
-    /// ``loginFailed()`` releases it.
+    /// Makes a reservation for a login, if fewer than `limit` users are logged in or have one. ``loggedIn(_:)`` or
+    /// ``loginFailed()`` ends it.
     ///
     /// Without a list, `count` counts the users on disk before the first login and at the limit; logins in between are
     /// added to the last count.
-    func takePlace(limit: Int, count: () throws -> Int) throws -> Bool {
-        let isTaken: Bool? = state.withLockedValue { state in
-            if state.takePlace(limit) { return true }
+    func reserve(limit: Int, count: () throws -> Int) throws -> Bool {
+        let isReserved: Bool? = state.withLockedValue { state in
+            if state.reserve(limit) { return true }
             return if case .read = state.listing { false } else { nil }
         }
-        if let isTaken { return isTaken }
-        let (inProgress, begunBefore) = state.withLockedValue { ($0.loginsInProgress, $0.loginsBegun) }
+        if let isReserved { return isReserved }
+        let (inProgress, madeBefore) = state.withLockedValue { ($0.reservations, $0.reservationsMade) }
         let counted = try count()
         return state.withLockedValue { state in
-            // The count may miss logins that were in progress when it began, and logins that began during it.
-            let most = counted + inProgress + state.loginsBegun - begunBefore
+            // The count may miss logins that were in progress when it began, logins that began during it, and users
+            // whose logout is not durable.
+            let begun = state.reservationsMade - madeBefore
+            let broken = state.entries.values.count { $0.entry.isBroken }
+            let most = counted + inProgress + begun + broken
             state.mostUsers = min(most, state.mostUsers ?? most)
-            return state.takePlace(limit)
+            return state.reserve(limit)
         }
     }
 
@@ -157,11 +160,11 @@ final class UsersOfUID: Sendable {
         }
     }
 
-    /// Records a durable login that had a place.
+    /// Records a durable login, and ends its reservation.
     func loggedIn(_ user: OpaqueID) {
         state.withLockedValue { state in
             state.changed(user, isLoggedIn: true)
-            state.loginsInProgress -= 1
+            state.reservations -= 1
         }
     }
 
@@ -170,11 +173,11 @@ final class UsersOfUID: Sendable {
         state.withLockedValue { $0.changed(user, isLoggedIn: false) }
     }
 
-    /// A login that had a place failed, perhaps after its commit: the list must be read again.
+    /// Ends the reservation of a login that failed, perhaps after its commit: the list must be read again.
     func loginFailed() {
         state.withLockedValue { state in
             state.listing = .unread
-            state.loginsInProgress -= 1
+            state.reservations -= 1
         }
     }
 }

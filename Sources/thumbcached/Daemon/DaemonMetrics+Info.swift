@@ -43,8 +43,8 @@ extension DaemonMetrics {
             ], preparations: ["fetch": forInfo(readStatistics)])
     }
 
-    /// Observers get current statistics of the fetcher; others get those of the last second, so that a client that
-    /// sends INFO repeatedly does not delay others by as many messages to the fetcher.
+    /// Requests the fetcher's statistics for each INFO of an observer. For other clients, statistics up to a second old
+    /// suffice: otherwise each INFO would cost a message to the fetcher.
     private func forInfo(_ readStatistics: @escaping @Sendable () async -> Void) -> ServerInfo.Preparation {
         let lastReading = NIOLockedValueBox<Int64?>(nil)
         return { peer in

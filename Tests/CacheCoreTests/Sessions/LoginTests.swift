@@ -50,7 +50,7 @@ import Testing
         daemon.world.settings.sessionsPerUser = 2
         try await daemon.logIn(.alice)
         await #expect(
-            throws: CacheFailure.busy("limits.users-per-uid: 1 users are logged in; log one out")
+            throws: CacheFailure.busy("limits.users-per-uid: 1 users are logged in or logging in; log one out")
         ) { try await daemon.logIn(.carol) }
         try await daemon.logIn(.otherAlice)
         try await daemon.logIn(.alice, session: "second", heldBy: 1)

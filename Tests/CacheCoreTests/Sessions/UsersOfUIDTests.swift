@@ -79,38 +79,48 @@ import Testing
 
     @Test func `a login that begins and ends during a count is added to it`() throws {
         let users = UsersOfUID()
-        let isTaken = try users.takePlace(limit: 1) {
-            let isTaken = try users.takePlace(limit: 1) { 0 }
-            #expect(isTaken)
+        let isReserved = try users.reserve(limit: 1) {
+            let isReserved = try users.reserve(limit: 1) { 0 }
+            #expect(isReserved)
             users.loggedIn(Owner.carol.user)
             return 0
         }
-        #expect(!isTaken)
+        #expect(!isReserved)
     }
 
     @Test func `a login in progress is added to a count`() throws {
         let users = UsersOfUID()
         let count = { 0 }
-        #expect(try users.takePlace(limit: 2, count: count))
-        #expect(try !users.takePlace(limit: 1, count: count))
+        #expect(try users.reserve(limit: 2, count: count))
+        #expect(try !users.reserve(limit: 1, count: count))
     }
 
-    @Test func `with a list, nothing is counted, and a login has its place until it is listed`() async throws {
+    @Test func `once the list is read, no login counts, and logins in progress count towards the limit`() async throws {
         let users = UsersOfUID()
         let count = { () throws -> Int in
             Issue.record("counted")
             return 0
         }
         _ = try await users.loggedIn { [] }
-        #expect(try users.takePlace(limit: 1, count: count))
-        #expect(try !users.takePlace(limit: 1, count: count))
+        #expect(try users.reserve(limit: 1, count: count))
+        #expect(try !users.reserve(limit: 1, count: count))
         users.loggedIn(Owner.carol.user)
-        #expect(try !users.takePlace(limit: 1, count: count))
+        #expect(try !users.reserve(limit: 1, count: count))
         users.loggedOut(Owner.carol.user)
-        #expect(try users.takePlace(limit: 1, count: count))
+        #expect(try users.reserve(limit: 1, count: count))
     }
 
-    @Test func `after a failed login the users on disk are counted again`() async throws {
+    @Test func `a user whose logout is not durable counts towards the limit`() async throws {
+        daemon.world.settings.usersPerUID = 1
+        try await daemon.logIn(.alice)
+        daemon.store.fail(.commitLogout, with: .failed("fsync"), afterEffect: true)
+        await #expect(throws: CacheFailure.self) { try await daemon.logOut(.alice) }
+        await #expect(throws: CacheFailure.self) { try await daemon.logIn(.carol) }
+        _ = try await daemon.logOut(.alice)
+        try await daemon.logIn(.carol)
+    }
+
+    @Test func `a failed login does not use up the limit`() async throws {
         daemon.world.settings.usersPerUID = 2
         try await daemon.logIn(.alice)
         daemon.store.fail(.commitLogin, with: .failed("fsync"))

@@ -57,18 +57,31 @@ import Testing
         let world = FakeWorld()
         let readings = NIOLockedValueBox(0)
         let info = Self.daemon(world).info(
-            readStatistics: { readings.withLockedValue { $0 += 1 } }, epoch: { _ in 8 })
+            readStatistics: {
+                readings.withLockedValue { $0 += 1 }
+                world.time.advance(milliseconds: 400)
+            }, epoch: { _ in 8 })
         func read(isAdmin: Bool) async -> Int {
             for prepare in info.preparations(for: [], Peer(uid: 1, pid: 1, isAdmin: isAdmin)) { await prepare() }
             return readings.withLockedValue { $0 }
         }
         #expect(await read(isAdmin: false) == 1)
-        world.time.advance(milliseconds: 999)
+        world.time.advance(milliseconds: 599)
         #expect(await read(isAdmin: false) == 1)
         #expect(await read(isAdmin: true) == 2)
-        world.time.advance(milliseconds: 1_000)
+        world.time.advance(milliseconds: 599)
+        #expect(await read(isAdmin: false) == 2)
+        // The age counts from the request for the statistics.
+        world.time.advance(milliseconds: 1)
         #expect(await read(isAdmin: false) == 3)
         #expect(info.preparations(for: ["cache"], Peer(uid: 1, pid: 1, isAdmin: true)).isEmpty)
+    }
+
+    @Test func `INFO of other clients has all fields for everyone`() {
+        for metric in Self.daemon().all(UserSessions.Figures()) {
+            let fields = metric.infoFields(isObserver: true).filter { $0.visibility == .everyone }.map(\.name)
+            #expect(metric.infoFields(isObserver: false).map(\.name) == fields)
+        }
     }
 
     @Test func `I1: other clients see whether an origin can be reached, and no counter of other uids`() {
