@@ -95,7 +95,7 @@ import Testing
         #expect(try !users.reserve(limit: 1, count: count))
     }
 
-    @Test func `once the list is read, no login counts, and logins in progress count towards the limit`() async throws {
+    @Test func `with a list, no login reads the disk, and those in progress count`() async throws {
         let users = UsersOfUID()
         let count = { () throws -> Int in
             Issue.record("counted")
