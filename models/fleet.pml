@@ -36,7 +36,7 @@ inline look(h) {
     d_step {
         i = 1; unread = kept[SERVER] & after(id[h]);
         do
-        :: i < 8 ->
+        :: i <= now ->
             name = (names[SERVER] & bit(i) -> i : name); lastID = (added[SERVER] & bit(i) -> i : lastID);
             total = total + (added[SERVER] >> i & 1);
             removed = removed + ((added[SERVER] & ~kept[SERVER]) >> i & 1);
@@ -152,7 +152,7 @@ inline restore(from) {
     i = 0; do :: i < now -> i++ :: break od;
     n = names[from] & upTo(i); a = added[from] & upTo(i); k = a;
     row0 = isAcknowledged[row(from, 0)] && latest(0) <= i; row1 = isAcknowledged[row(from, 1)] && latest(1) <= i; i = 0;
-    if :: row0 = 0 :: true fi; if :: row1 = 0 :: true fi;
+    if :: row0 -> row0 = 0 :: true fi; if :: row1 -> row1 = 0 :: true fi;
     do :: k != lowest(k) && !(lowest(k) & kept[from]) -> k = k & ~lowest(k) :: break od;
     if
     :: names[SERVER] & ~n || added[SERVER] & ~a -> isLossy = 1;

@@ -95,6 +95,11 @@ inline crash() {
     old = 0; oldToPut = 0; isClosed = 0; end_flights()
 }
 
+inline lose(which) {
+    if :: entry[which] != durable[which] -> entry[which] = durable[which]
+    :: entry[which] && durable[which] -> entry[which] = 0 :: true fi
+}
+
 active proctype world() {
     do
     /* LOGIN, LOGOUT and PURGE, one at a time (UserEntry.lock). step: UserSessions.load */
@@ -243,8 +248,7 @@ active proctype world() {
     :: atomic { CRASHES && (!syncFailed || FAULT == 1) -> stale = stale | halfWritten; crash() }
     /* power loss */
     :: atomic { CRASHES ->
-        if :: entry[S] = durable[S] :: entry[S] = 0 :: true fi; if :: entry[R] = durable[R] :: entry[R] = 0 :: true fi;
-        if :: stale = stale | halfWritten :: true fi;
+        lose(S); lose(R); if :: halfWritten & ~stale -> stale = stale | halfWritten :: true fi;
         durable[S] = entry[S]; durable[R] = entry[R]; syncFailed = 0; beaten = 0; crash() }
     od
 }
