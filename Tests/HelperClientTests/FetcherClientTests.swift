@@ -185,7 +185,7 @@ import Testing
     }
 
     @Test func `a fetcher that hangs is replaced`() async throws {
-        try await withClient(pingInterval: .milliseconds(20)) { client, fetchers in
+        try await withClient(pingInterval: .milliseconds(500)) { client, fetchers in
             let stuck = try fetchers.next()
             let (outcome, _) = try client.begin()
             #expect(try outcome.value().failure != nil)
@@ -195,7 +195,7 @@ import Testing
     }
 
     @Test func `I8: a fetcher that answers pings but sends no statistics is replaced`() async throws {
-        try await withClient(pingInterval: .milliseconds(20)) { client, fetchers in
+        try await withClient(pingInterval: .milliseconds(500)) { client, fetchers in
             let fetcher = try fetchers.next()
             async let isRead: Void = client.readStatistics()
             while let request = try? fetcher.receive() {
@@ -207,7 +207,7 @@ import Testing
     }
 
     @Test func `reading statistics ends when the fetcher hangs`() async throws {
-        try await withClient(pingInterval: .milliseconds(20)) { client, fetchers in
+        try await withClient(pingInterval: .milliseconds(500)) { client, fetchers in
             let stuck = try fetchers.next()
             await client.readStatistics()
             #expect(stuck.isClosed())
