@@ -11,7 +11,7 @@ import NIOCore
 /// swift-nio's channels, which cost 6,700 instructions per request before the request is parsed.
 ///
 /// Each round handles ready sockets first, then runs due tasks for at most ``maximumTaskTime``, so that tasks cannot
-/// starve the sockets.
+/// starve the sockets. After each of the two, it sends postponed output (``Stream/postponeSend()``).
 ///
 /// A loop wakes other loops after the socket or task that gave them work. One read may bring many downloaded images,
 /// and a client's loop woken by the first would find only that one.
@@ -193,9 +193,25 @@ public final class SocketLoop: EventLoop {
             let ready = poller.wait(for: pause.time)
             round.begin(at: .now())
             poller.dispatch(ready, done: wakeOthers)
+            sendPostponed()
             now = runDueTasks()
+            if !buffers.postponed.isEmpty {
+                round.beginLap(at: now)
+                sendPostponed()
+                now = .now()
+            }
         }
         end()
+    }
+
+    private func sendPostponed() {
+        var index = 0
+        while index < buffers.postponed.count {
+            buffers.postponed[index].sendPostponed()
+            index += 1
+            wakeOthers()
+        }
+        buffers.postponed.removeAll(keepingCapacity: true)
     }
 
     /// The maximum time to wait for descriptors; nil for no limit.
@@ -263,6 +279,7 @@ public final class SocketLoop: EventLoop {
             round.begin(at: .now())
             // Includes sockets that the last tasks have added.
             poller.close()
+            buffers.postponed = []
             wakeOthers()
         } while runRemainingTasks()
         pthread_setspecific(Self.currentKey, nil)
@@ -325,6 +342,8 @@ final class StreamBuffers {
     var input = ByteBuffer()
     /// The replies of one sendmsg(2).
     let spans = UnsafeMutableBufferPointer<clinux_span>.allocate(capacity: 64)
+    /// Streams whose output is sent later in this round.
+    var postponed: ContiguousArray<Stream> = []
 
     /// Zeroes the input. If a handler kept it, the storage is not reused: it could not be wiped.
     func wipeInput() { if !input.wipeReadableBytes() { input = ByteBuffer() } }

@@ -17,12 +17,15 @@ public protocol StreamHandler: AnyObject {
     var maySend: Bool { get }
     /// The kernel has accepted pending output.
     func outputMoved()
+    /// Sends the output that ``Stream/postponeSend()`` has postponed. Must not postpone it again.
+    func sendPostponed()
     /// The last call.
     /// - Parameter error: nil if the stream was closed without an error.
     func closed(_ error: IOError?)
 }
 
 extension StreamHandler {
+    public func sendPostponed() {}
     public func mayProceed() -> Bool { true }
     public var maySend: Bool { true }
 }
@@ -50,6 +53,7 @@ public final class Stream: PollHandler {
     private var watched = Readiness.readable
     /// Events postponed by ``StreamHandler/mayProceed()``.
     private var deferred: Readiness = []
+    private var isSendPostponed = false
 
     init(_ descriptor: CInt, poller: Poller, buffers: StreamBuffers) {
         self.descriptor = descriptor
@@ -60,6 +64,19 @@ public final class Stream: PollHandler {
     /// Whether input is read. The stream closes when the peer disconnects, in either case.
     public var isReading = true {
         didSet { if isReading != oldValue { watch() } }
+    }
+
+    /// Calls ``StreamHandler/sendPostponed()`` after all ready sockets of this round, or after its tasks if a task calls
+    /// this. Sending all replies together costs less, and wakes a client with many connections less often.
+    public func postponeSend() {
+        guard !isSendPostponed else { return }
+        isSendPostponed = true
+        buffers.postponed.append(self)
+    }
+
+    func sendPostponed() {
+        handler?.sendPostponed()
+        isSendPostponed = false
     }
 
     public func write(_ bytes: ByteBuffer) {

@@ -76,6 +76,60 @@ import Testing
         }
     }
 
+    @Test func `postponed output is sent once, after all ready sockets`() async throws {
+        let log = NIOLockedValueBox<[String]>([])
+        let first = NIOLockedValueBox<NIOLoopBound<SocketLoops.Stream>?>(nil)
+        let postpone = { @Sendable in first.withLockedValue { $0 }?.value.postponeSend() }
+        let handler = RecordingHandler { text in
+            log.withLockedValue { $0.append(text) }
+            postpone()
+            postpone()
+        } onPostponed: {
+            log.withLockedValue { $0.append("sent") }
+            postpone()
+        }
+        try await Pair.with(handler) { pair in
+            first.withLockedValue { $0 = pair.stream }
+            var ends: [CInt] = [-1, -1]
+            try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
+            let (near, far) = (ends[0], ends[1])
+            defer { close(far) }
+            try #require(fcntl(near, F_SETFL, O_NONBLOCK) == 0)
+            // Both peers send while the loop runs a task, so one round reads both sockets.
+            let sent = try await pair.loop.submit { [loop = pair.loop, peer = pair.peer] in
+                let other = try loop.adopt(near)
+                other.handler = RecordingHandler { text in log.withLockedValue { $0.append(text) } }
+                return [Glibc.send(peer, "a", 1, CInt(MSG_NOSIGNAL)), Glibc.send(far, "b", 1, CInt(MSG_NOSIGNAL))]
+            }.get()
+            #expect(sent == [1, 1])
+            try await eventually { log.withLockedValue { $0.count } >= 3 }
+            try await pair.pass()
+            #expect(log.withLockedValue { $0 } == ["a", "b", "sent"])
+        }
+    }
+
+    @Test func `output that a task postpones is sent in the same round`() async throws {
+        try await Pair.with { pair in
+            let before = try await pair.onLoop { [handler = pair.handler] stream in
+                stream.postponeSend()
+                return handler.now.postponedSends
+            }
+            #expect(before == 0)
+            try await eventually { pair.handler.now.postponedSends == 1 }
+        }
+    }
+
+    @Test func `a closed stream sends no postponed output`() async throws {
+        try await Pair.with { pair in
+            _ = try await pair.onLoop { stream in
+                stream.postponeSend()
+                stream.close()
+            }
+            try await pair.pass()
+            #expect(pair.handler.now.postponedSends == 0)
+        }
+    }
+
     @Test func `input that arrives while reading is paused is read later`() async throws {
         try await Pair.with { pair in
             _ = try await pair.onLoop { $0.isReading = false }

@@ -12,6 +12,7 @@ final class RecordingHandler: StreamHandler, Sendable {
         var bytes = ""
         var hasInputEnded = false
         var moves = 0
+        var postponedSends = 0
         /// Calls of ``maySend``, and its value.
         var maySendCalls = 0
         var maySend = true
@@ -21,9 +22,13 @@ final class RecordingHandler: StreamHandler, Sendable {
 
     private let seen = NIOLockedValueBox(Record())
     private let onBytes: @Sendable (String) -> Void
+    private let onPostponed: @Sendable () -> Void
 
-    init(onBytes: @escaping @Sendable (String) -> Void = { _ in }) {
+    init(
+        onBytes: @escaping @Sendable (String) -> Void = { _ in }, onPostponed: @escaping @Sendable () -> Void = {}
+    ) {
         self.onBytes = onBytes
+        self.onPostponed = onPostponed
     }
 
     var now: Record { seen.withLockedValue { $0 } }
@@ -47,6 +52,11 @@ final class RecordingHandler: StreamHandler, Sendable {
 
     func mayProceed() -> Bool { maySend }
     func outputMoved() { seen.withLockedValue { $0.moves += 1 } }
+
+    func sendPostponed() {
+        seen.withLockedValue { $0.postponedSends += 1 }
+        onPostponed()
+    }
 
     func closed(_ error: IOError?) {
         seen.withLockedValue {

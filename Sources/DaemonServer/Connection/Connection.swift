@@ -5,8 +5,9 @@ import ThumbcacheProtocol
 
 /// One client's connection: reads requests, starts them in order, and sends their replies in order.
 ///
-/// Confined to its event loop. A hit is read and answered within ``processInput()``. A request that waits reserves a
-/// reply slot and completes in ``finishWaiting(_:_:)`` or ``endBarrier(_:with:)``.
+/// Confined to its event loop. A hit is read within ``received(_:)``, and usually sent after the loop has read its other
+/// sockets. A request that waits reserves a reply slot and completes in ``finishWaiting(_:_:)`` or
+/// ``endBarrier(_:with:)``.
 final class Connection: StreamHandler {
     enum Phase {
         case serving
@@ -76,6 +77,8 @@ final class Connection: StreamHandler {
     var tasks = 0
     /// Whether a running command blocks later ones.
     private(set) var isAtBarrier = false
+    /// Whether all received commands are started.
+    private var hasStartedAllInput = false
     /// Runs once all earlier requests have their replies.
     private var pendingAfterReplies: (() -> Void)?
     /// Whether received commands wait for the connection's next turn.
@@ -130,18 +133,38 @@ final class Connection: StreamHandler {
         }
         registration.client.recordInput(at: eventLoop.round.began)
         reader.append(bytes)
-        processInput()
+        hasStartedAllInput = startCommands()
+        // With input left, reading may have to pause before the next read. Longer replies need their memory back soon.
+        if hasStartedAllInput && reader.readableBytes == 0 && !isInsideArray && unread <= Self.maximumPostponed {
+            loopAccount.postponeSend()
+            stream.postponeSend()
+        } else {
+            sendReplies()
+        }
         reader.keep()
     }
 
-    /// Starts received commands in order until one blocks the next. ``flush()`` closes the connection if the peer has
-    /// disconnected, so ``isClosed`` is checked afterwards.
+    /// The maximum output in bytes that is sent together with that of other connections.
+    private static var maximumPostponed: Int { 16 << 10 }
+
+    func sendPostponed() {
+        loopAccount.endPostponedSend()
+        if !isClosed { sendReplies() }
+    }
+
+    /// Starts received commands in order until one blocks the next, and sends replies.
     func processInput() {
         guard !isClosed else { return }
-        let isDone = startCommands()
+        hasStartedAllInput = startCommands()
+        sendReplies()
+    }
+
+    /// Sends replies, and pauses or continues reading. ``flush()`` closes the connection if the peer has disconnected, so
+    /// ``isClosed`` is checked afterwards.
+    private func sendReplies() {
         flush()
         if isInsideArray { deliverDelayedEvents() }
-        if isDone { closeIfOver() }
+        if hasStartedAllInput { closeIfOver() }
         updateMemory()
         watch()
         loopAccount.charge()

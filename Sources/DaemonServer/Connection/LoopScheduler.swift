@@ -114,6 +114,8 @@ final class LoopAccount: Hashable {
     private var spent: Int64 = 0
     /// Estimated nanoseconds of the commands that began after the clock was last read.
     private var estimate: Int64 = 0
+    /// Estimated nanoseconds of the sends that are postponed to the end of this round.
+    private var postponed: Int64 = 0
     private var serviceNumber: UInt64 = 0
     /// The round up to which all connections of the account are enqueued, since it ran out of time recently.
     private var enqueuesUntil: UInt64 = 0
@@ -124,6 +126,8 @@ final class LoopAccount: Hashable {
     static var soleQuantum: Int64 { 500_000 }
     /// The minimum cost of a command. Reading the clock costs a hundredth of it.
     static var commandCost: Int64 { 2_000 }
+    /// The usual cost of sending one connection's replies.
+    static var sendCost: Int64 { 4_000 }
     /// Rounds for which connections are enqueued after time ran out. Otherwise those that the poller reports first
     /// would be served first in each round that begins with an empty queue.
     private static var roundsEnqueued: UInt64 { 16 }
@@ -144,10 +148,23 @@ final class LoopAccount: Hashable {
         guard lastRound != round.number else { return }
         let rounds = Int64(min(round.number &- lastRound, UInt64(Self.maximumDeficit)))
         lastRound = round.number
+        postponed = 0
         spent = max(0, min(spent, Self.maximumDeficit * quantum) - rounds * quantum)
     }
 
     func startCommand() { estimate += Self.commandCost }
+
+    /// Charges the time since the clock was last read. Until ``endPostponedSend()``, a send counts as well.
+    func postponeSend() { postponeSend(round.endLap().nanoseconds) }
+
+    /// As ``postponeSend()``, with the nanoseconds to charge.
+    func postponeSend(_ nanoseconds: Int64) {
+        charge(nanoseconds)
+        postponed += Self.sendCost
+    }
+
+    /// Call this before the send, whose time is charged as usual.
+    func endPostponedSend() { postponed = max(0, postponed - Self.sendCost) }
 
     /// Charges the time since the clock was last read.
     func charge() { charge(round.endLap().nanoseconds) }
@@ -164,7 +181,7 @@ final class LoopAccount: Hashable {
     }
 
     /// Whether the account may work longer in this round.
-    var hasTime: Bool { spent + estimate < quantum }
+    var hasTime: Bool { spent + postponed + estimate < quantum }
     /// Whether the account has time and no earlier work of it is enqueued.
     var mayRun: Bool { hasTime && (isRunning || waiting == 0 && round.number >= enqueuesUntil) }
 
@@ -181,13 +198,13 @@ final class LoopAccount: Hashable {
 
     /// Runs work from the queue and returns the nanoseconds charged.
     fileprivate func run(_ work: () -> Void) -> Int64 {
-        let before = spent
+        let before = spent + postponed
         waiting -= 1
         isRunning = true
         work()
         isRunning = false
         recordShortage()
-        return spent - before
+        return spent + postponed - before
     }
 
     fileprivate func recordShortage() {

@@ -14,6 +14,33 @@ import Testing
         var left: [Int]
     }
 
+    @Test func `a reply is sent after the other ready sockets are read`() async throws {
+        let first = NIOLockedValueBox<BlockingPeer?>(nil)
+        let hadReply = NIOLockedValueBox<Bool?>(nil)
+        let work: ServerInfo.Section = { _, _ in
+            hadReply.withLockedValue { $0 = first.withLockedValue { $0?.hasArrived } }
+            return []
+        }
+        try await TestDaemon.run {
+            $0.info = ServerInfo(["work": work])
+        } _: { daemon in
+            let peers = try (0..<2).map { _ in try BlockingPeer(daemon.path) }
+            defer { for peer in peers { peer.end() } }
+            for peer in peers { #expect(peer.exchange(["PING"]) == "+PONG\r\n") }
+            first.withLockedValue { $0 = peers[0] }
+            // One round reads both requests.
+            let gate = Gate()
+            daemon.onEventLoop { gate.pass() }
+            await gate.reached()
+            #expect(peers[0].send(["PING"]) == 0)
+            #expect(peers[1].send(["INFO", "work"]) == 0)
+            gate.open()
+            #expect(peers[0].receive() == "+PONG\r\n")
+            #expect(!peers[1].receive().isEmpty)
+            #expect(hadReply.withLockedValue { $0 } == false)
+        }
+    }
+
     /// Each command sends the next request of its connection before its own reply, so that the socket is ready again
     /// before the loop polls other sockets.
     @Test(arguments: [16, 40])

@@ -92,6 +92,23 @@ import Testing
         #expect(bench.log == ["short", "late", "long"])
     }
 
+    @Test func `F66: postponed sends count as time until they are charged`() {
+        let bench = Bench()
+        let account = bench.scheduler.enter(1000)
+        _ = bench.scheduler.enter(1001)
+        account.startRound()
+        for _ in 0..<LoopAccount.sharedQuantum / LoopAccount.sendCost - 1 { account.postponeSend(0) }
+        #expect(account.hasTime)
+        account.postponeSend(0)
+        #expect(!account.hasTime)
+        account.endPostponedSend()
+        #expect(account.hasTime)
+        account.charge(LoopAccount.sendCost)
+        #expect(!account.hasTime)
+        bench.nextRound { account.startRound() }
+        #expect(account.hasTime)
+    }
+
     /// The poller reports ready connections in the same order in each round.
     @Test(arguments: [
         ([2], 3), ([12], 16), ([5], 16), ([15], 64), ([64], 65), ([1, 2], 2), ([1, 2, 3], 3), ([5, 12], 12),
