@@ -35,9 +35,10 @@ import Testing
             #expect(peers[0].send(["PING"]) == 0)
             #expect(peers[1].send(["INFO", "work"]) == 0)
             gate.open()
+            try await eventually { hadReply.withLockedValue { $0 } != nil }
+            #expect(hadReply.withLockedValue { $0 } == false)
             #expect(peers[0].receive() == "+PONG\r\n")
             #expect(!peers[1].receive().isEmpty)
-            #expect(hadReply.withLockedValue { $0 } == false)
         }
     }
 
