@@ -109,13 +109,21 @@ import Testing
     }
 
     @Test func `output that a task postpones is sent in the same round`() async throws {
-        try await Pair.with { pair in
-            let before = try await pair.onLoop { [handler = pair.handler] stream in
+        let loop = NIOLockedValueBox<SocketLoop?>(nil)
+        let sent = NIOLockedValueBox<[UInt64?]>([])
+        let handler = RecordingHandler(onPostponed: {
+            sent.withLockedValue { $0.append(loop.withLockedValue { $0?.round.number }) }
+        })
+        try await Pair.with(handler) { pair in
+            loop.withLockedValue { $0 = pair.loop }
+            let round = try await pair.onLoop { [loop = pair.loop] stream in
                 stream.postponeSend()
-                return handler.now.postponedSends
+                return loop.round.number
             }
-            #expect(before == 0)
-            try await eventually { pair.handler.now.postponedSends == 1 }
+            // Begins a later round.
+            try await pair.pass()
+            #expect(sent.withLockedValue { $0 } == [round])
+            loop.withLockedValue { $0 = nil }
         }
     }
 
