@@ -24,8 +24,12 @@ struct Service: Sendable {
     let socket: String
     let log: Logger
 
+    /// Standard streams, listeners, event loops, and the connections to the daemon.
+    private static var otherDescriptors: Int { mostImageRequests + 32 }
+
     /// Serves until a signal ends the process. There is no state to save.
     func run() throws {
+        try raiseOpenFiles()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let loop = group.next()
         let servers = [
@@ -33,6 +37,16 @@ struct Service: Sendable {
             try listeners.images.map { try serveImages($0, on: loop) },
         ].compactMap { $0 }
         for server in servers { try server.closed.wait() }
+    }
+
+    private func raiseOpenFiles() throws(SystemError) {
+        let needed = HTTPLimits().connections + configuration.images.connections + Self.otherDescriptors
+        let allowed = try raiseOpenFileLimit(to: needed)
+        if allowed < needed {
+            log.warning(
+                "limit of open files too low; raise LimitNOFILE= in the unit, or lower images.connections",
+                metadata: ["limit": "\(allowed)", "needed": "\(needed)"])
+        }
     }
 
     private func serveFigures(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {

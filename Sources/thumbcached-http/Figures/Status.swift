@@ -53,7 +53,8 @@ final class Status: Sendable {
         switch route {
         case .refused(let refusal): .now(refusal.response, closes: refusal.closes)
         case .page: .now(page(), closes: false)
-        case .metrics: .later(scraper.scrape().map { Self.metrics($0.exposition) }, late: Self.metrics(Scrape.down))
+        case .metrics:
+            .later(scraper.scrape().map { Self.metrics($0.exposition) }, late: Self.metrics(Scrape.down), cancel: {})
         }
     }
 

@@ -34,6 +34,8 @@ final class HTTPConnection: ChannelInboundHandler {
     private var current: HTTPRequestHead?
     /// The response to ``current`` if it times out.
     private var fallback: Response?
+    /// Ends the work for ``current``.
+    private var cancel: (() -> Void)?
     private var requests = 0
     /// The response to invalid input. It follows the queued requests, then the connection closes.
     private var refusal: Response?
@@ -41,8 +43,10 @@ final class HTTPConnection: ChannelInboundHandler {
 
     enum Responder {
         case now(Response, closes: Bool)
-        /// - Parameter late: the response if the future does not complete in time.
-        case later(EventLoopFuture<Response>, late: Response)
+        /// - Parameters:
+        ///   - late: the response if the future does not complete in time.
+        ///   - cancel: called if the response is not needed any more.
+        case later(EventLoopFuture<Response>, late: Response, cancel: () -> Void)
     }
 
     init(
@@ -55,7 +59,10 @@ final class HTTPConnection: ChannelInboundHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
-    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+        cancel.take()?()
+    }
 
     func channelActive(context: ChannelHandlerContext) {
         context.fireChannelActive()
@@ -78,17 +85,21 @@ final class HTTPConnection: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard let error = error as? HTTPParserError else { return context.close(promise: nil) }
+        let response: Response
+        switch error {
+        // Further input after an error, which is discarded.
+        case ByteToMessageDecoderError.dataReceivedInErrorState: return
+        case HTTPParserError.headerOverflow, is ByteToMessageDecoderError.PayloadTooLargeError:
+            response = Response(
+                .requestHeaderFieldsTooLarge,
+                "Header too large; at most \(limits.head) bytes and \(limits.fields) fields are valid.")
+        case HTTPParserError.invalidVersion:
+            response = Response(.httpVersionNotSupported, "Unsupported HTTP version; use HTTP/1.1.")
+        case is HTTPParserError: response = Response(.badRequest, "Malformed HTTP/1.1 request.")
+        default: return context.close(promise: nil)
+        }
         guard refusal == nil, phase != .close else { return }
-        refusal =
-            switch error {
-            case .headerOverflow:
-                Response(
-                    .requestHeaderFieldsTooLarge,
-                    "Header too large; at most \(limits.head) bytes and \(limits.fields) fields are valid.")
-            case .invalidVersion: Response(.httpVersionNotSupported, "Unsupported HTTP version; use HTTP/1.1.")
-            default: Response(.badRequest, "Malformed HTTP/1.1 request.")
-            }
+        refusal = response
         proceed()
     }
 
@@ -134,8 +145,8 @@ final class HTTPConnection: ChannelInboundHandler {
         enter(.response(number: number))
         switch respond(head) {
         case .now(let response, let closes): write(response, closes: closes)
-        case .later(let future, let late):
-            fallback = late
+        case .later(let future, let late, let cancel):
+            (fallback, self.cancel) = (late, cancel)
             future.assumeIsolated().whenSuccess { response in
                 guard self.phase == .response(number: number) else { return }
                 self.write(response, closes: false)
@@ -145,11 +156,12 @@ final class HTTPConnection: ChannelInboundHandler {
 
     private func write(_ response: Response, closes: Bool) {
         guard let context else { return }
-        // HTTP/1.0 connections are never kept alive.
-        let stays = current.map { $0.isKeepAlive && $0.version == .http1_1 } ?? false
+        // HTTP/1.0 connections are never kept alive. NIO parses nothing after a request to upgrade.
+        let stays =
+            current.map { $0.isKeepAlive && $0.version == .http1_1 && !$0.headers.contains(name: "Upgrade") } ?? false
         let closes = closes || !stays
         let isHead = current?.method == .HEAD
-        (current, fallback) = (nil, nil)
+        (current, fallback, cancel) = (nil, nil, nil)
         enter(.write)
         let head = response.head(closes: closes, at: wallClock())
         context.write(wrapOutboundOut(.head(head)), promise: nil)
@@ -192,7 +204,10 @@ final class HTTPConnection: ChannelInboundHandler {
     /// Sends the late response, or closes, if the timeout has expired.
     func timeOut(at now: NIODeadline) {
         guard let context, now >= due else { return }
-        if case .response = phase, let fallback { return write(fallback, closes: false) }
+        if case .response = phase, let fallback {
+            cancel.take()?()
+            return write(fallback, closes: false)
+        }
         context.close(promise: nil)
     }
 

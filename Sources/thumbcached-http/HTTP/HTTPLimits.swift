@@ -22,9 +22,13 @@ struct HTTPLimits: Sendable {
     /// and the peer could lose the response.
     var closeTime = TimeAmount.seconds(2)
 
-    var decoder: NIOHTTPDecoderLimitConfiguration {
+    /// A handler that parses requests. The parser's own limits do not count blanks before a value, nor input that follows
+    /// a request to upgrade; the limit of the buffer does.
+    func makeDecoder() -> ByteToMessageHandler<HTTPRequestDecoder> {
         var limits = NIOHTTPDecoderLimitConfiguration()
         (limits.maxHeaderFieldSize, limits.maxHeaderListSize, limits.maxHeaderFieldCount) = (head, head, fields)
-        return limits
+        return ByteToMessageHandler(
+            HTTPRequestDecoder(leftOverBytesStrategy: .dropBytes, limitConfiguration: limits),
+            maximumBufferSize: 2 * head)
     }
 }

@@ -31,6 +31,12 @@ final class HTTPServer: Sendable {
         loop.flatSubmit {
             let table = NIOLoopBound(Table(limit: limits.connections, loop: loop, now: now), eventLoop: loop)
             let bootstrap = ServerBootstrap(group: loop)
+                .serverChannelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        // Pauses accepting while descriptors have run out.
+                        try channel.pipeline.syncOperations.addHandler(AcceptBackoffHandler())
+                    }
+                }
                 .serverChannelOption(.backlog, value: 128)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                 .childChannelOption(.autoRead, value: false)
@@ -44,10 +50,7 @@ final class HTTPServer: Sendable {
                             timeoutChanged: { table.value.sweepNoLater(than: $0) }, respond: respond)
                         let pipeline = channel.pipeline.syncOperations
                         try pipeline.addHandler(HTTPResponseEncoder())
-                        try pipeline.addHandler(
-                            ByteToMessageHandler(
-                                HTTPRequestDecoder(
-                                    leftOverBytesStrategy: .dropBytes, limitConfiguration: limits.decoder)))
+                        try pipeline.addHandler(limits.makeDecoder())
                         try pipeline.addHandler(connection)
                         table.value.add(connection, channel)
                     }

@@ -13,7 +13,9 @@ struct DaemonImages: Sendable {
             return try await reply(to: request)
         } catch {
             let outcome = ImageOutcome(error)
-            if outcome != .missing { log.warning("no reply with an image", metadata: ["reason": "\(error)"]) }
+            if outcome != .missing && error != .cancelled {
+                log.warning("no reply with an image", metadata: ["reason": "\(error)"])
+            }
             return outcome
         }
     }

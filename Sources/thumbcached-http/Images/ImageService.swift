@@ -30,10 +30,11 @@ final class ImageService: Sendable {
         case .image(let request):
             let promise = loop.makePromise(of: Response.self)
             let transfer = transfers.begin(request.user, request.profile)
-            Task(executorPreference: executor) {
+            let task = Task(executorPreference: executor) {
                 promise.succeed(self.response(to: request, await self.lookUp(request), transfer))
             }
-            return .later(promise.futureResult, late: rules.response(to: request, .failure(.timeout)))
+            return .later(
+                promise.futureResult, late: rules.response(to: request, .failure(.timeout)), cancel: { task.cancel() })
         }
     }
 

@@ -97,6 +97,8 @@ final class ImageTransfers: Sendable {
         }
     }
 
+    var count: Int { state.withLockedValue { $0.entries.count } }
+
     /// The reserved memory.
     var bytes: Int { state.withLockedValue { $0.bytes } }
 }

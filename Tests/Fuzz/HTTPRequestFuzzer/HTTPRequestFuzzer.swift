@@ -115,8 +115,7 @@ private func output(_ input: ByteBuffer, pieces: Int) -> ByteBuffer {
     do {
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(HTTPResponseEncoder())
-        let decoder = HTTPRequestDecoder(leftOverBytesStrategy: .dropBytes, limitConfiguration: limits.decoder)
-        try pipeline.addHandler(ByteToMessageHandler(decoder))
+        try pipeline.addHandler(limits.makeDecoder())
         try pipeline.addHandler(connection)
         channel.connect(to: try SocketAddress(unixDomainSocketPath: "/s"), promise: nil)
         channel.embeddedEventLoop.run()

@@ -66,10 +66,15 @@ import Testing
         }
     }
 
-    @Test func `a peer that keeps sending instead of closing times out`() async throws {
+    @Test(arguments: [
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n",
+        "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX: \(String(repeating: "a", count: 9_000))\r\n",
+    ])
+    func `a peer that keeps sending instead of closing times out`(_ request: String) async throws {
         try await TestService.run { service in
             let peer = try await service.connect(closes: false)
-            try await peer.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
+            try await peer.send(request)
             while try await service.server.phases().get() != [.close] { await Task.yield() }
             try await peer.send(String(repeating: "a", count: 100_000))
             try await service.pass(.milliseconds(1_999))

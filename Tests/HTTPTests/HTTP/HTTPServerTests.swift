@@ -103,6 +103,9 @@ import Testing
         ("GET / HTTP/1.1\r\nHost: localhost\r\n\(String(repeating: "a: b\r\n", count: 65))\r\n", 431),
         // An unfinished head.
         ("GET / HTTP/1.1\r\nHost: localhost\r\nX: \(String(repeating: "a", count: 100_000))", 431),
+        // Input that the parser does not count.
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nX:\(String(repeating: " ", count: 100_000))", 431),
+        ("GET /\(String(repeating: " ", count: 100_000))", 431),
     ])
     func `an invalid request is rejected, and the connection closes`(request: String, status: Int) async throws {
         try await TestService.run { service in
@@ -121,6 +124,17 @@ import Testing
             let peer = try await service.connect()
             let answer = try await peer.request("GET /metrics HTTP/1.1\r\nHost: figures.example.org\r\n\r\n")
             #expect(answer.status == 200)
+        }
+    }
+
+    /// NIO parses nothing after such a request (RFC 9110, section 7.8).
+    @Test func `a request to upgrade gets its response, and the connection closes`() async throws {
+        try await TestService.run { service in
+            let peer = try await service.connect()
+            let upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+            let answer = try await peer.request("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\(upgrade)\r\n")
+            #expect(answer.status == 200 && answer.fields["connection"] == "close")
+            #expect(await peer.rest() == "")
         }
     }
 

@@ -14,10 +14,17 @@ import Thumbcache
         let outcome = NIOLockedValueBox(ImageOutcome.image(.sample()))
         let gate = NIOLockedValueBox<Gate?>(nil)
         let arrivals = Gate()
+        let cancellations = Gate()
 
         func lookUp(_ request: ImageRequest) async -> ImageOutcome {
             arrivals.arrive()
-            await gate.withLockedValue { $0 }?.opened()
+            let gate = gate.withLockedValue { $0 }
+            await withTaskCancellationHandler {
+                await gate?.opened()
+            } onCancel: {
+                cancellations.arrive()
+                gate?.open()
+            }
             return outcome.withLockedValue { $0 }
         }
     }
@@ -57,6 +64,26 @@ import Thumbcache
         try await peer.send(get())
         while try await server.phases().get() != [.write] { await Task.yield() }
         return peer
+    }
+
+    @Test(arguments: [true, false])
+    func `a request ends when its connection closes or times out`(_ closes: Bool) async throws {
+        let clock = NIOLockedValueBox(NIODeadline.uptimeNanoseconds(1_000_000_000_000))
+        try await run(now: { clock.withLockedValue { $0 } }) { server, images, transfers in
+            images.gate.withLockedValue { $0 = Gate() }
+            let peer = try await TestPeer.connect(to: server.address)
+            try await peer.send(Self.get())
+            await images.arrivals.reached(by: 1)
+            #expect(transfers.count == 1)
+            if closes {
+                try await peer.reset()
+            } else {
+                clock.withLockedValue { $0 = $0 + HTTPLimits().responseTime }
+                try await server.sweep().get()
+            }
+            await images.cancellations.reached(by: 1)
+            while transfers.count > 0 { await Task.yield() }
+        }
     }
 
     @Test func `GET, HEAD and 304 keep the connection in order`() async throws {

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import Testing
@@ -40,6 +41,13 @@ final class TestPeer {
     func endOutput() async throws { try await channel.close(mode: .output) }
 
     func close() async throws { try await channel.close() }
+
+    /// Closes so that the server notices it without reading (socket(7), SO_LINGER).
+    func reset() async throws {
+        let options = try #require(channel as? any SocketOptionProvider)
+        try await options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
+        try await channel.close()
+    }
 
     /// Reads the next response.
     /// - Parameter isHead: whether it responds to HEAD, and has no body.
