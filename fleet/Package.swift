@@ -69,7 +69,7 @@ let package = Package(
 
         .testTarget(
             name: "RelayTests",
-            dependencies: ["thumbcached-relay", "Fleet", client, support, nioCore, logging],
+            dependencies: ["thumbcached-relay", "Fleet", client, support, nioCore, nioPosix, logging],
             swiftSettings: swiftRules),
         .testTarget(
             name: "OIDCTests",

@@ -19,8 +19,8 @@ struct Relay {
     /// The position on disk.
     private var saved: Position?
     private var outage: OutageWatch
-    /// Consecutive failures.
-    private var daemonFailures = 0
+    /// Failures since a position was last saved.
+    private(set) var daemonFailures = 0
     private var skipped = 0
     /// Identifies this process in the table of hosts.
     private let process = Hex.text((0..<4).map { _ in UInt8.random(in: .min ... .max) })
@@ -184,7 +184,7 @@ struct Relay {
         return true
     }
 
-    private mutating func close(_ gap: Gap, _ then: Position) async -> Bool {
+    mutating func close(_ gap: Gap, _ then: Position) async -> Bool {
         if openGap != gap {
             log.warning(
                 "logouts may have been missed",
@@ -218,7 +218,6 @@ struct Relay {
             case .logoutAll: try await executeOrThrow(.logOutAll)
             case .purgeAll: try await executeOrThrow(.purgeAll)
             }
-            daemonFailures = 0
             return true
         } catch {
             return failed(error.description)
