@@ -33,7 +33,8 @@ enum Decision: Sendable {
     case nameStream(after: UInt64, Gap?)
     /// Apply the policy; after the daemon's confirmation, save the position.
     case closeGap(Gap, then: Position)
-    /// Perform the entries in order; after the daemon's confirmations, save the position.
+    /// Perform the entries in order; after the daemon's confirmations, save the position. If an entry fails, save the
+    /// position of the preceding one.
     case execute([StreamEntry], then: Position)
     /// Nothing to do.
     case wait
@@ -79,8 +80,7 @@ extension Decision {
             // The last id may belong to a deleted entry.
             (next.id, next.count, next.wasSeen) = (stream.lastID, stream.added, stream.hasLast)
         } else {
-            (next.id, next.wasSeen) = (last.id, true)
-            next.count = saved.count.saturatingAdd(stream.entries.count)
+            next = saved.after(stream.entries[...])
         }
         self = .execute(stream.entries, then: next)
     }

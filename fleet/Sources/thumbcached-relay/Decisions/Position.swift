@@ -1,4 +1,5 @@
 import Fleet
+import LinuxSupport
 
 /// A relay's position in the stream. Saved only after the daemon has confirmed all entries up to it.
 struct Position: Equatable, Sendable {
@@ -11,6 +12,15 @@ struct Position: Equatable, Sendable {
     var wasSeen: Bool
     /// ``StreamSnapshot/Stream/lastDeletedID`` at the last gap: earlier deletions are already handled.
     var deleted = StreamID.zero
+
+    /// The position of the last of the `entries` that follow this position.
+    func after(_ entries: ArraySlice<StreamEntry>) -> Position {
+        guard let last = entries.last else { return self }
+        var next = self
+        (next.id, next.wasSeen) = (last.id, true)
+        next.count = count.saturatingAdd(entries.count)
+        return next
+    }
 }
 
 /// The text format of the position file.

@@ -156,8 +156,9 @@ struct Relay {
         return isDone
     }
 
-    /// Returns whether all entries were processed and the position saved.
-    private mutating func execute(_ entries: [StreamEntry], _ then: Position) async -> Bool {
+    /// Returns whether all entries were processed and the position saved. After a failure, saves the position of the last
+    /// processed entry.
+    mutating func execute(_ entries: [StreamEntry], _ then: Position) async -> Bool {
         var (done, unknown) = (0, 0)
         do throws(DeliveryError) {
             for entry in entries {
@@ -175,6 +176,9 @@ struct Relay {
                 }
             }
         } catch {
+            // Without this position, each retry would execute the entries before the failed one again.
+            let processed = entries.prefix(done + unknown)
+            if !processed.isEmpty, let saved, save(saved.after(processed)) { skipped += unknown }
             return failed(error.description)
         }
         guard save(then) else { return false }

@@ -78,7 +78,12 @@ struct FakeFleet {
         case .closeGap(_, let then):
             hosts[host].done.formUnion(published)
             if !crashingBeforeSaving { hosts[host].saved = then }
-        case .execute(let entries, let then):
+        case .execute(var entries, var then):
+            // The daemon fails after some of the entries.
+            if let saved = hosts[host].saved, Int.random(in: 0..<4, using: &random) == 0 {
+                entries = Array(entries.prefix(Int.random(in: 1...entries.count, using: &random)))
+                if entries.last?.id != then.id { then = saved.after(entries[...]) }
+            }
             let users = entries.compactMap { entry in
                 if case .success(.logOut(let user, _)) = entry.command { user.description } else { nil }
             }

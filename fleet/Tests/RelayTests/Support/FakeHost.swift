@@ -74,7 +74,12 @@ struct FakeHost {
             if crash == .beforeSaving { return }
             saved = then
             if crash == nil { acknowledge(snapshot) }
-        case .execute(let entries, let then):
+        case .execute(var entries, var then):
+            // The daemon fails after some of the entries.
+            if let saved, Int.random(in: 0..<4, using: &random) == 0 {
+                entries = Array(entries.prefix(Int.random(in: 1...entries.count, using: &random)))
+                if entries.last?.id != then.id { then = saved.after(entries[...]) }
+            }
             for entry in entries where !skipsCommands {
                 if case .success(.logOut(let user, _)) = entry.command { done.insert(user.description) }
             }
