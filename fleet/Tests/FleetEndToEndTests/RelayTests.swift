@@ -318,6 +318,32 @@ extension EndToEnd {
             }
         }
 
+        @Test(arguments: ["arguments", "input"])
+        func `a purge that exceeds a limit of the daemon removes all images of the user`(limit: String) throws {
+            let limits: (FleetHost) -> Void = {
+                if limit == "arguments" {
+                    $0.daemon.settings["limits", "arguments"] = 16
+                } else {
+                    $0.daemon.settings["limits", "image"] = "8KiB"
+                    $0.daemon.settings["limits", "input"] = "8KiB"
+                }
+            }
+            try withFleet(1, limits) { _, client, hosts in
+                try hosts[0].logIn("alice", "bob")
+                let daemon = try hosts[0].daemon.connect()
+                for user in ["alice", "bob"] {
+                    #expect(try daemon.call("PUT", user, "carol", TestImage.gif("carol")) == .ok)
+                }
+                let profiles = (0..<20).flatMap { ["profile", "\($0)" + String(repeating: "x", count: 500)] }
+                try client.send(["XADD", FleetHost.stream, "*", "op", "purge", "user", "alice"] + profiles)
+                _ = try client.receive()
+                try hosts[0].waitUntilAtEnd(client)
+                #expect(try daemon.call("GET", "alice", "carol", "CACHED") == .null)
+                #expect(try daemon.call("GET", "bob", "carol", "CACHED") != .null)
+                #expect(!hosts[0].log.contains("invalid entry skipped"), "\(hosts[0].log)")
+            }
+        }
+
         @Test(arguments: ["18446744073709551615-18446744073709551615", "18446744073709551615-1", "9000000000000-1"])
         func `an id far in the future is damage: all users are logged out, and the logged repair works`(
             id: String

@@ -29,7 +29,12 @@ struct DaemonSink: CommandSink {
             case .purgeAll: _ = try await client.purgeAllUsers()
             }
             return nil
-        } catch .server(.invalid, let message) {
+        } catch .server(let code, let message) where code == .invalid || code == .tooLarge {
+            // The request may exceed limits.arguments or limits.input of the daemon.
+            if case .purge(let user, let profiles) = command, !profiles.isEmpty {
+                return try await execute(.purge(user, profiles: []))
+            }
+            guard code == .invalid else { throw DeliveryError(.server(code, message: message)) }
             // ERR means this command is invalid, or the daemon is too old for UID *.
             guard try await acceptsCommands() else {
                 throw DeliveryError(description: "the daemon replied: ERR \(message)")
