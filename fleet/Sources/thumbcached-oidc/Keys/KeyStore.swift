@@ -28,7 +28,7 @@ actor KeyStore {
     private var keys: KeySet?
     private var lastAnswer: Int64?
     private var lastAttempt: Int64?
-    private var download: Task<Void, Never>?
+    private var download: Task<Bool, Never>?
 
     init(
         _ source: any KeyDownload, algorithms: [SignatureAlgorithm], times: KeyTimes, log: Logger,
@@ -40,11 +40,14 @@ actor KeyStore {
 
     /// Returns the verifier for a token's signature.
     func verifier(id: String?, for algorithm: SignatureAlgorithm) async throws(LogoutFailure) -> any JWTAlgorithm {
-        if isOld { await refresh() }
+        var isRefreshed = false
+        if isOld { isRefreshed = await refresh() }
         if case .key(let key)? = keys?.choose(id: id, for: algorithm) { return key }
-        await refresh()
+        if !isRefreshed { isRefreshed = await refresh() }
         switch keys?.choose(id: id, for: algorithm) {
         case .key(let key)?: return key
+        case .unknown? where !isRefreshed:
+            throw .unavailable("the logout token's kid matches no known key, and the keys could not be refreshed")
         case .unknown?: throw .invalid("the logout token's kid matches no key of the provider")
         case .unfit?:
             throw .invalid(
@@ -58,26 +61,30 @@ actor KeyStore {
     private var isOld: Bool { lastAnswer.map { now() - $0 >= times.lifetime } ?? true }
 
     /// Downloads the keys, unless the pause is not over. Joins a download in flight.
-    func refresh() async {
+    /// - Returns: whether a download succeeded.
+    @discardableResult
+    func refresh() async -> Bool {
         if let download { return await download.value }
-        if let lastAttempt, now() - lastAttempt < times.pause { return }
+        if let lastAttempt, now() - lastAttempt < times.pause { return false }
         lastAttempt = now()
         let download = Task { await update() }
         self.download = download
-        await download.value
+        return await download.value
     }
 
-    private func update() async {
+    private func update() async -> Bool {
         defer { download = nil }
         do throws(KeyFailure) {
             let set = try await KeySet(try await source.download(), algorithms: algorithms)
             (keys, lastAnswer) = (set, now())
             log.info("keys downloaded", metadata: ["keys": "\(set.keys.count)", "skipped": "\(set.skipped)"])
+            return true
         } catch {
             log.warning(
                 keys == nil
                     ? "key download failed; no keys are known" : "key download failed; keeping the previous keys",
                 metadata: ["reason": "\(error)"])
+            return false
         }
     }
 }

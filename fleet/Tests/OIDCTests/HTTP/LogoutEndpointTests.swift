@@ -119,6 +119,19 @@ import Testing
         #expect(lines.all.count == 5)
     }
 
+    @Test func `F84: tokens with an unknown kid are limited, also while no key may be downloaded`() async throws {
+        var limits = HTTPLimits()
+        limits.refusals = 3
+        let endpoint = try endpoint(limits)
+        let form = "logout_token=" + (try #require(try ForeignTokens.made.get().other["later"]))
+        for error in ["invalid_request", "temporarily_unavailable", "temporarily_unavailable"] {
+            let reply = try await send(endpoint, form)
+            #expect(reply.status == .badRequest && reply.error == error, "\(reply.description)")
+        }
+        #expect(try await send(endpoint, form).status == .tooManyRequests)
+        #expect(lines.all.count == 3)
+    }
+
     @Test(arguments: ["", "127.0.0.1", "192.0.2.1"])
     func `F84: a signed token is accepted after any number of invalid requests`(_ peer: String) async throws {
         var limits = HTTPLimits()

@@ -31,17 +31,46 @@ import Testing
         let (old, new) = (try #require(tokens.good["RS256"]), try #require(tokens.other["later"]))
         #expect(await failure(verifier, old) == nil)
         let unknown = LogoutFailure.invalid("the logout token's kid matches no key of the provider")
-        // No further download before the pause is over.
+        let notRefreshed = LogoutFailure.unavailable(
+            "the logout token's kid matches no known key, and the keys could not be refreshed")
+        // No further download before the pause is over. The provider may have the key by now.
         clock.set(9_999)
-        for _ in 0..<100 { #expect(await failure(verifier, new) == unknown) }
+        for _ in 0..<100 { #expect(await failure(verifier, new) == notRefreshed) }
         #expect(await source.requests == 1)
         clock.set(10_000)
         #expect(await failure(verifier, new) == nil)
         #expect(await source.requests == 2)
         // A known key needs no download; a withdrawn key is unknown.
         #expect(await failure(verifier, old) == nil)
-        #expect(await failure(verifier, try #require(tokens.good["ES256"])) == unknown)
+        let withdrawn = try #require(tokens.good["ES256"])
+        #expect(await failure(verifier, withdrawn) == notRefreshed)
         #expect(await source.requests == 2)
+        clock.set(20_000)
+        #expect(await failure(verifier, withdrawn) == unknown)
+        #expect(await source.requests == 3)
+    }
+
+    @Test func `an unknown kid is invalid only after a successful download`() async throws {
+        let tokens = try ForeignTokens.made.get()
+        let source = FakeKeySource(.success(tokens.jwks), .failure(KeyFailure("away")), .success(tokens.jwks))
+        let (verifier, _) = verifier(source)
+        let token = try #require(tokens.other["later"])
+        // The first download is for this token.
+        guard case .invalid? = await failure(verifier, token) else {
+            Issue.record("not invalid")
+            return
+        }
+        clock.set(10_000)
+        guard case .unavailable? = await failure(verifier, token) else {
+            Issue.record("not unavailable after a failed download")
+            return
+        }
+        clock.set(20_000)
+        guard case .invalid? = await failure(verifier, token) else {
+            Issue.record("not invalid after a download")
+            return
+        }
+        #expect(await source.requests == 3)
     }
 
     @Test func `F84: concurrent tokens share one key download`() async throws {

@@ -6,7 +6,7 @@ import Testing
 @Suite struct ForgeryTests {
     private func verifier(_ tokens: ForeignTokens, _ rules: TokenRules = .ofTests) -> TokenVerifier {
         let keys = KeyStore(
-            FakeKeySource(.success(tokens.jwks)), algorithms: rules.algorithms, times: KeyTimes(), log: silent,
+            FakeKeySource(.success(tokens.jwks)), algorithms: rules.algorithms, times: KeyTimes(pause: 0), log: silent,
             now: { 0 })
         return TokenVerifier(rules: rules, keys: keys)
     }
