@@ -11,7 +11,7 @@ protocol KeyDownload: Sendable {
 struct KeyTimes: Equatable, Sendable {
     /// Minimum interval of downloads, which also limits lookups of unknown key ids.
     var pause: Int64 = 10_000
-    /// Maximum age of keys; a withdrawn key is accepted for this long.
+    /// Maximum age of keys; a withdrawn key is accepted for this long. While downloads fail, the known keys stay valid.
     var lifetime: Int64 = 3_600_000
 }
 
