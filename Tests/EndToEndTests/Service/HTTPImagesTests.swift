@@ -214,6 +214,8 @@ extension EndToEnd {
                 let nginx = try Nginx(
                     machine, serving: try machine.makeDirectory("application"),
                     directives: """
+                        proxy_max_temp_file_size 0;
+                        proxy_buffers 16 64k;
                         location /u/ {
                             auth_request /session;
                             proxy_pass http://unix:\(socket);
