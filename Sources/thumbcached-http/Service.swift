@@ -13,8 +13,9 @@ struct Service: Sendable {
     static let samplePause = TimeAmount.seconds(5)
     /// The timeout of METRICS. With a stuck fetcher, the daemon replies after 20 s.
     private static var metricsTimeout: Duration { .seconds(25) }
-    /// Concurrent requests for images. Each may take the memory of one image.
-    private static var mostImageRequests: Int { 32 }
+    /// Concurrent requests for images that may wait for a download, and as many for images in the cache. Each may take the
+    /// memory of one image.
+    private static var mostImageRequests: Int { 16 }
 
     let configuration: HTTPConfiguration
     let listeners: Listeners
@@ -107,7 +108,9 @@ struct Service: Sendable {
         configuration.libraryName = "thumbcached-http"
         // Reconnects soon after the daemon is back.
         configuration.longestPause = .seconds(2)
-        if let connections { configuration.maximumConnections = connections }
+        if let connections {
+            (configuration.maximumConnections, configuration.maximumPipelined) = (connections, connections)
+        }
         let client = ThumbcacheClient(path: socket, configuration: configuration, logger: log)
         Task { await client.run(on: loop) }
         return client

@@ -89,6 +89,32 @@ extension EndToEnd {
             }
         }
 
+        @Test func `I9: an image in the cache does not wait for downloads`() throws {
+            try withImages { machine, daemon, origin, url in
+                let client = try daemon.connect()
+                #expect(try client.call("LOGIN", "alice", "ORIGIN", "slow") == .ok)
+                #expect(try client.call("PUT", "alice", Self.hash, TestImage.gif("alice"), "SIZE", "80") == .ok)
+                // More than may wait at a time.
+                let downloads = (100..<200).map { "\(url)/u/alice/avatar/\(Self.other.dropLast(3))\($0)?d=404" }
+                let waiting = try machine.start(
+                    [
+                        "curl", "--noproxy", "*", "--silent", "--parallel", "--parallel-immediate", "--parallel-max",
+                        "100",
+                    ]
+                        + downloads, output: .file(machine.path("downloads")))
+                try eventually("sixteen requests wait") { try daemon.info("blocked_clients", client) == "16" }
+                let image = try Curl(machine, "\(url)/u/alice/avatar/\(Self.hash)?d=404")
+                #expect(image.status == 200 && image.body == TestImage.gif("alice"))
+                let tag = try #require(image.fields["etag"])
+                #expect(
+                    try Curl(machine, "-H", "If-None-Match: \(tag)", "\(url)/u/alice/avatar/\(Self.hash)").status == 304
+                )
+                #expect(try daemon.info("blocked_clients", client) == "16")
+                origin.open("gate")
+                #expect(try waiting.waitForExit() == 0)
+            }
+        }
+
         @Test func `I3: a request in flight gets the default image when its user is logged out`() throws {
             try withImages { machine, daemon, origin, url in
                 let client = try daemon.connect()
