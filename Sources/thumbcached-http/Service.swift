@@ -63,7 +63,7 @@ struct Service: Sendable {
 
     private func serveImages(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {
         let settings = configuration.images
-        // The daemon's own limit comes first, then the client's, then the response's.
+        // For each request to the daemon, its own limit comes first, then the client's, then the response's.
         let client = client(
             on: loop, timeout: .milliseconds(settings.wait + 1_000), connections: Self.mostImageRequests)
         let images = DaemonImages(client: client, wait: .milliseconds(settings.wait), log: log)

@@ -45,7 +45,8 @@ final class HTTPConnection: ChannelInboundHandler {
         case now(Response, closes: Bool)
         /// - Parameters:
         ///   - late: the response if the future does not complete in time.
-        ///   - cancel: called if the response is not needed any more.
+        ///   - cancel: called if the connection is closed or reset, or the response is late. A peer that closed only its
+        ///     output still gets the response.
         case later(EventLoopFuture<Response>, late: Response, cancel: () -> Void)
     }
 
@@ -205,8 +206,10 @@ final class HTTPConnection: ChannelInboundHandler {
     func timeOut(at now: NIODeadline) {
         guard let context, now >= due else { return }
         if case .response = phase, let fallback {
-            cancel.take()?()
-            return write(fallback, closes: false)
+            let cancel = cancel
+            write(fallback, closes: false)
+            cancel?()
+            return
         }
         context.close(promise: nil)
     }

@@ -30,32 +30,21 @@ struct DaemonImages: Sendable {
         switch try await client.get(user, profile, unless: digest, size: size, wait: wait) {
         case .none: return .missing
         case .image(let image): return .image(image)
-        case .unchanged: return .unchanged(digest: digest, try await status(of: request, digest))
+        case .unchanged:
+            // UNCHANGED does not tell how long the image stays fresh.
+            guard request.policy.longest > 0 else { return .unchanged(digest: digest, nil) }
+            let status = try await client.stat(user, profile, size: size)
+            return .unchanged(digest: digest, status?.digest == digest ? status : nil)
         }
     }
 
     /// The reply with a fresh image; nil if there is none. Uses the client's shared connection, so that it does not wait
-    /// for downloads.
+    /// for downloads. STAT comes first because GET might wait for a rendition, and with it all later replies.
     private func cached(_ request: ImageRequest) async throws(ThumbcacheError) -> ImageOutcome? {
         let (user, profile, size) = (request.user, request.profile, ImageSize(request.size))
-        let image: ThumbcacheImage?
-        if let digest = request.tags.first {
-            switch try await client.get(user, profile, unless: digest, size: size, policy: .cachedOnly) {
-            case .none: image = nil
-            case .image(let other): image = other
-            case .unchanged:
-                guard let status = try await status(of: request, digest), status.state == .fresh else { return nil }
-                return .unchanged(digest: digest, status)
-            }
-        } else {
-            image = try await client.get(user, profile, size: size, policy: .cachedOnly)
-        }
+        guard let status = try await client.stat(user, profile, size: size), status.state == .fresh else { return nil }
+        if request.tags.contains(status.digest) { return .unchanged(digest: status.digest, status) }
+        let image = try await client.get(user, profile, size: size, policy: .cachedOnly)
         return image.flatMap { $0.status.state == .fresh ? .image($0) : nil }
-    }
-
-    /// UNCHANGED does not tell how long the image stays fresh.
-    private func status(of request: ImageRequest, _ digest: String) async throws(ThumbcacheError) -> ImageStatus? {
-        let status = try await client.stat(request.user, request.profile, size: ImageSize(request.size))
-        return status?.digest == digest ? status : nil
     }
 }

@@ -62,7 +62,7 @@ import Testing
             (expected.id, expected.count, expected.wasSeen) = (entries[0].id, 8, true)
             let saved = try file.load()
             #expect(saved == expected)
-            // As in the next snapshot.
+            // The next snapshot contains only these.
             let unread = entries.filter { $0.id > saved?.id ?? .zero }
             for failures in 2...3 {
                 #expect(await !relay.execute(unread, end))

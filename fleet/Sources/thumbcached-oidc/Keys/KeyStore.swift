@@ -60,11 +60,14 @@ actor KeyStore {
 
     private var isOld: Bool { lastAnswer.map { now() - $0 >= times.lifetime } ?? true }
 
-    /// Downloads the keys, unless the pause is not over. Joins a download in flight.
-    /// - Returns: whether a download succeeded.
+    /// Downloads the keys, unless the pause is not over. Waits for a download in flight.
+    /// - Returns: whether a download that began with this call succeeded.
     @discardableResult
     func refresh() async -> Bool {
-        if let download { return await download.value }
+        if let download {
+            _ = await download.value
+            return false
+        }
         if let lastAttempt, now() - lastAttempt < times.pause { return false }
         lastAttempt = now()
         let download = Task { await update() }

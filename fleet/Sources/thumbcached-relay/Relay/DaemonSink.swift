@@ -32,7 +32,9 @@ struct DaemonSink: CommandSink {
         } catch .server(let code, let message) where code == .invalid || code == .tooLarge {
             // The request may exceed limits.arguments or limits.input of the daemon.
             if case .purge(let user, let profiles) = command, !profiles.isEmpty {
-                return try await execute(.purge(user, profiles: []))
+                let whole = FleetCommand.purge(user, profiles: [])
+                // The daemon may also have closed the connection, which this client may notice with the next request only.
+                do throws(DeliveryError) { return try await execute(whole) } catch { return try await execute(whole) }
             }
             guard code == .invalid else { throw DeliveryError(.server(code, message: message)) }
             // ERR means this command is invalid, or the daemon is too old for UID *.

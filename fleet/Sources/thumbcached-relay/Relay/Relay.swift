@@ -178,7 +178,10 @@ struct Relay {
         } catch {
             // Without this position, each retry would execute the entries before the failed one again.
             let processed = entries.prefix(done + unknown)
-            if !processed.isEmpty, let saved, save(saved.after(processed)) { skipped += unknown }
+            if !processed.isEmpty, let saved {
+                guard save(saved.after(processed)) else { return false }
+                skipped += unknown
+            }
             return failed(error.description)
         }
         guard save(then) else { return false }
@@ -206,6 +209,7 @@ struct Relay {
     private mutating func actOnOutage() async {
         guard configuration.onOutage != .ignore, outage.isDue(at: now()) else { return }
         guard await act(configuration.onOutage) else { return }
+        daemonFailures = 0
         outage.handled()
         log.warning(
             "stream unreachable for longer than the grace period",

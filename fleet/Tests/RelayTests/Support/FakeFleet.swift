@@ -79,7 +79,7 @@ struct FakeFleet {
             hosts[host].done.formUnion(published)
             if !crashingBeforeSaving { hosts[host].saved = then }
         case .execute(var entries, var then):
-            // The daemon fails after some of the entries.
+            // The daemon may fail after some of the entries.
             if let saved = hosts[host].saved, Int.random(in: 0..<4, using: &random) == 0 {
                 entries = Array(entries.prefix(Int.random(in: 1...entries.count, using: &random)))
                 if entries.last?.id != then.id { then = saved.after(entries[...]) }

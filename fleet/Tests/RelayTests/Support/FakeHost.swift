@@ -75,7 +75,7 @@ struct FakeHost {
             saved = then
             if crash == nil { acknowledge(snapshot) }
         case .execute(var entries, var then):
-            // The daemon fails after some of the entries.
+            // The daemon may fail after some of the entries.
             if let saved, Int.random(in: 0..<4, using: &random) == 0 {
                 entries = Array(entries.prefix(Int.random(in: 1...entries.count, using: &random)))
                 if entries.last?.id != then.id { then = saved.after(entries[...]) }
