@@ -13,9 +13,9 @@ struct Service: Sendable {
     static let samplePause = TimeAmount.seconds(5)
     /// The timeout of METRICS. With a stuck fetcher, the daemon replies after 20 s.
     private static var metricsTimeout: Duration { .seconds(25) }
-    /// Concurrent requests for images that may wait for a download, and as many for images in the cache. Each may take the
-    /// memory of one image.
-    private static var mostImageRequests: Int { 16 }
+    /// Concurrent requests for images in the cache, and for others. Each may take the memory of one image.
+    private static var mostHits: Int { 32 }
+    private static var mostDownloads: Int { 16 }
 
     let configuration: HTTPConfiguration
     let listeners: Listeners
@@ -26,7 +26,7 @@ struct Service: Sendable {
     let log: Logger
 
     /// Standard streams, listeners, event loops, and the connections to the daemon.
-    private static var otherDescriptors: Int { mostImageRequests + 32 }
+    private static var otherDescriptors: Int { mostHits + mostDownloads + 32 }
 
     /// Serves until a signal ends the process. There is no state to save.
     func run() throws {
@@ -64,9 +64,10 @@ struct Service: Sendable {
     private func serveImages(_ place: ListeningPlace, on loop: any EventLoop) throws -> HTTPServer {
         let settings = configuration.images
         // For each request to the daemon, its own limit comes first, then the client's, then the response's.
-        let client = client(
-            on: loop, timeout: .milliseconds(settings.wait + 1_000), connections: Self.mostImageRequests)
-        let images = DaemonImages(client: client, wait: .milliseconds(settings.wait), log: log)
+        let timeout = Duration.milliseconds(settings.wait + 1_000)
+        let client = client(on: loop, timeout: timeout, connections: Self.mostDownloads)
+        let hits = self.client(on: loop, timeout: timeout, connections: Self.mostHits)
+        let images = DaemonImages(client: client, hits: hits, wait: .milliseconds(settings.wait), log: log)
         let rules = ImageRules(
             settings: settings, keys: keys,
             check: HeadCheck(hosts: HostRule(place, settings.hosts), hostSetting: "images.hosts"))
@@ -108,9 +109,7 @@ struct Service: Sendable {
         configuration.libraryName = "thumbcached-http"
         // Reconnects soon after the daemon is back.
         configuration.longestPause = .seconds(2)
-        if let connections {
-            (configuration.maximumConnections, configuration.maximumPipelined) = (connections, connections)
-        }
+        if let connections { configuration.maximumConnections = connections }
         let client = ThumbcacheClient(path: socket, configuration: configuration, logger: log)
         Task { await client.run(on: loop) }
         return client

@@ -14,7 +14,7 @@ public enum DownloadPolicy: Sendable, Hashable {
 extension ThumbcacheCommands {
     /// Returns an image from the cache, or else downloads it from the user's origin.
     ///
-    /// A GET that may download uses a connection of its own. Cancelling the task or a timeout closes that connection,
+    /// A GET that may download, or has a size, uses a connection of its own. Cancelling the task or a timeout closes it,
     /// and the daemon then cancels the download if no other request waits for it.
     ///
     /// - Parameters:
@@ -57,7 +57,7 @@ extension ThumbcacheCommands {
         var request = ThumbcacheRequest("MGET", try user.asUser)
         request.append(counted: profiles)
         request.append(size)
-        request.append(wait, policy)
+        request.append(wait, policy, size)
         let value = try await reply(to: request).value
         guard let elements = value.elements, elements.count == profiles.count else {
             throw .protocolViolation("the reply to MGET does not have \(profiles.count) elements")
@@ -134,12 +134,14 @@ extension ThumbcacheRequest {
         var request = ThumbcacheRequest("GET", try user.asUser, profile)
         request.append(size)
         request.append("URL", url)
-        request.append(wait, policy)
+        request.append(wait, policy, size)
         request.append("META")
         return request
     }
 
-    mutating func append(_ wait: Duration?, _ policy: DownloadPolicy) {
+    mutating func append(_ wait: Duration?, _ policy: DownloadPolicy, _ size: ImageSize?) {
+        // With any policy, the daemon may have to render the size, and replies are in order.
+        if size != nil { mayWait = true }
         switch policy {
         case .download: mayWait = true
         case .cachedOnly: append("CACHED")

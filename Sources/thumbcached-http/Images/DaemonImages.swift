@@ -4,6 +4,8 @@ import Thumbcache
 /// Requests images from the daemon.
 struct DaemonImages: Sendable {
     let client: ThumbcacheClient
+    /// For images in the cache, which must not wait for downloads.
+    let hits: ThumbcacheClient
     /// How long the daemon may wait for the origin.
     let wait: Duration
     let log: Logger
@@ -38,13 +40,22 @@ struct DaemonImages: Sendable {
         }
     }
 
-    /// The reply with a fresh image; nil if there is none. Uses the client's shared connection, so that it does not wait
-    /// for downloads. STAT comes first because GET might wait for a rendition, and with it all later replies.
+    /// Returns nil if the cache has no fresh image.
     private func cached(_ request: ImageRequest) async throws(ThumbcacheError) -> ImageOutcome? {
         let (user, profile, size) = (request.user, request.profile, ImageSize(request.size))
-        guard let status = try await client.stat(user, profile, size: size), status.state == .fresh else { return nil }
-        if request.tags.contains(status.digest) { return .unchanged(digest: status.digest, status) }
-        let image = try await client.get(user, profile, size: size, policy: .cachedOnly)
+        let image: ThumbcacheImage?
+        if let digest = request.tags.first {
+            switch try await hits.get(user, profile, unless: digest, size: size, policy: .cachedOnly) {
+            case .none: image = nil
+            case .image(let other): image = other
+            case .unchanged:
+                let status = try await client.stat(user, profile, size: size)
+                guard let status, status.digest == digest, status.state == .fresh else { return nil }
+                return .unchanged(digest: digest, status)
+            }
+        } else {
+            image = try await hits.get(user, profile, size: size, policy: .cachedOnly)
+        }
         return image.flatMap { $0.status.state == .fresh ? .image($0) : nil }
     }
 }
