@@ -90,7 +90,7 @@ extension EndToEnd {
         }
 
         @Test func `I9: an image in the cache does not wait for downloads`() throws {
-            try withImages { machine, daemon, origin, url in
+            try withImages(Self.site + "wait = \"30s\"\n") { machine, daemon, origin, url in
                 let client = try daemon.connect()
                 #expect(try client.call("LOGIN", "alice", "ORIGIN", "slow") == .ok)
                 #expect(try client.call("PUT", "alice", Self.hash, TestImage.gif("alice"), "SIZE", "80") == .ok)
