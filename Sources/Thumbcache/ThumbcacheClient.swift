@@ -16,8 +16,8 @@ import ThumbcacheProtocol
 /// ```
 ///
 /// Any number of tasks may use it concurrently. Their short commands share one connection and are pipelined. A GET that
-/// may wait for a download uses a connection of its own, so that it delays no other request and can be cancelled in the
-/// daemon; see ``get(_:_:size:url:wait:policy:)``.
+/// may wait for a download or a rendition uses a connection of its own, so that it delays no other request and can be
+/// cancelled in the daemon; see ``get(_:_:size:url:wait:policy:)``.
 ///
 /// A lost connection fails its requests with ``ThumbcacheError/connectionLost``. Requests are not retried
 /// automatically; retrying any command is safe. The next request opens a new connection, after a backoff if the

@@ -6,7 +6,7 @@ public struct ThumbcacheRequest: Sendable {
     /// The words, each encoded as a bulk string.
     private(set) var body = ByteBuffer()
     private(set) var count = 0
-    /// Whether the reply may wait for a download. Such a request gets a connection of its own.
+    /// Whether the reply may wait for a download or a rendition. Such a request gets a connection of its own.
     package var mayWait = false
     /// The cached images that this request invalidates.
     package var change: ImageChange?

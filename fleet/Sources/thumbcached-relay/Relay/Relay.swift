@@ -19,7 +19,7 @@ struct Relay {
     /// The position on disk.
     private var saved: Position?
     private var outage: OutageWatch
-    /// Failures since a position was last saved.
+    /// Failures since a position was saved or `on-outage` was applied.
     private(set) var daemonFailures = 0
     private var skipped = 0
     /// Identifies this process in the table of hosts.
