@@ -27,12 +27,14 @@ public final class DiskStore: ImageStore {
     ///   - now: returns seconds since 1970.
     ///   - pause: blocks briefly; called between batches of deletions, so that they do not starve requests.
     ///   - yield: called between small steps of background work.
+    ///   - buffers: for images that are read from the page cache.
     /// - Throws: ``StoreStartError`` if an administrator has to act; ``StoreError`` if a system call fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),
         random: any RandomSource = SecureRandom(), accountOf: @escaping @Sendable (UInt32) -> UInt32 = { $0 },
         now: @escaping @Sendable () -> Int64 = { Int64(time(nil)) },
-        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers, log: Logger
+        pause: @escaping @Sendable () -> Void = { usleep(2_000) }, yield: @escaping YieldToOthers,
+        buffers: BufferPool = BufferPool(), log: Logger
     ) throws {
         let disk = try Disk(
             system: system, openDirectories: configuration.openDirectories, openEntries: configuration.openEntries,
@@ -53,7 +55,7 @@ public final class DiskStore: ImageStore {
             random: random, counters: counters, log: log)
         images = ImageFiles(
             configuration, disk: disk, users: opened.users, trash: opened.trash, random: random, now: now,
-            accountOf: accountOf, counters: counters, maintenance: signal, log: log)
+            accountOf: accountOf, counters: counters, maintenance: signal, buffers: buffers, log: log)
         maintenance = Maintenance(logins: logins, images: images, signal: signal, pause: pause, yield: yield, log: log)
     }
 

@@ -46,10 +46,11 @@ public final class SocketLoop: EventLoop {
     static var maximumTaskTime: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
+    /// - Parameter sentBuffers: receives the buffers that streams have sent.
     /// - Throws: ``IOError`` if epoll or eventfd fails; `SystemError` if the thread cannot be created.
-    public init(named name: String = "event loop") throws {
+    public init(named name: String = "event loop", sentBuffers: BufferPool? = nil) throws {
         poller = try Poller()
-        buffers = StreamBuffers()
+        buffers = StreamBuffers(sent: sentBuffers)
         try start(named: name)
     }
 
@@ -344,6 +345,10 @@ final class StreamBuffers {
     let spans = UnsafeMutableBufferPointer<clinux_span>.allocate(capacity: 64)
     /// Streams whose output is sent later in this round.
     var postponed: ContiguousArray<Stream> = []
+    /// Receives sent buffers.
+    let sent: BufferPool?
+
+    init(sent: BufferPool?) { self.sent = sent }
 
     /// Zeroes the input. If a handler kept it, the storage is not reused: it could not be wiped.
     func wipeInput() { if !input.wipeReadableBytes() { input = ByteBuffer() } }

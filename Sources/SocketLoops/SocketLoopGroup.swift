@@ -1,4 +1,5 @@
 import Dispatch
+import LinuxSupport
 import NIOCore
 import Synchronization
 
@@ -8,10 +9,14 @@ public final class SocketLoopGroup: EventLoopGroup {
     private let sockets = Atomic<Int>(0)
     private let others = Atomic<Int>(0)
 
-    /// - Parameter threads: 1 or more.
-    /// - Throws: what ``SocketLoop/init(named:)`` throws.
-    public init(threads: Int) throws {
-        loops = try (0..<max(1, threads)).map { try SocketLoop(named: "event loop \($0)") }
+    /// - Parameters:
+    ///   - threads: 1 or more.
+    ///   - sentBuffers: receives the buffers that streams have sent.
+    /// - Throws: what ``SocketLoop/init(named:sentBuffers:)`` throws.
+    public init(threads: Int, sentBuffers: BufferPool? = nil) throws {
+        loops = try (0..<max(1, threads)).map {
+            try SocketLoop(named: "event loop \($0)", sentBuffers: sentBuffers)
+        }
     }
 
     public func nextForSocket() -> SocketLoop { next(in: sockets) }

@@ -1,6 +1,7 @@
 import CLinux
 import DequeModule
 import Glibc
+import LinuxSupport
 import NIOCore
 
 /// The user of a ``Stream``: in the daemon, `Connection` for clients and `FetcherConnection` for the fetcher. All
@@ -144,7 +145,8 @@ public final class Stream: PollHandler {
         var rest = count
         while let length = pending.first?.readableBytes, length <= rest {
             rest -= length
-            pending.removeFirst()
+            // Passed on without a second reference.
+            if let sent = buffers.sent { sent.giveBack(pending.removeFirst()) } else { pending.removeFirst() }
         }
         if rest > 0 { pending[0].moveReaderIndex(forwardBy: rest) }
     }

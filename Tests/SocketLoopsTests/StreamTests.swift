@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
@@ -33,6 +34,26 @@ import Testing
             }
             let expected = (0..<count).map { "\($0)," }.joined()
             #expect(pair.receive(expected.utf8.count) == Array(expected.utf8))
+        }
+    }
+
+    @Test func `I11: a sent buffer is given back once all of it is sent, unless something else reads it`() async throws
+    {
+        let pool = BufferPool()
+        try await Pair.with(sentBuffers: pool) { pair in
+            let kept = ByteBuffer(repeating: 1, count: 16 << 10)
+            _ = try await pair.onLoop { stream in
+                stream.write(kept)
+                stream.write(ByteBuffer(repeating: 2, count: 16 << 10))
+                stream.write(ByteBuffer(repeating: 3, count: Self.plenty))
+                stream.write(ByteBuffer(repeating: 4, count: 16 << 10))
+                stream.flush()
+            }
+            #expect(pool.bytes == 16 << 10)
+            let received = await Task.detached { pair.receive(Self.plenty + 48 << 10) }.value
+            #expect(received.prefix(48 << 10).suffix(32 << 10).first == 2 && received.last == 4)
+            try await eventually { pool.bytes == 32 << 10 }
+            #expect(kept.readableBytesView.allSatisfy { $0 == 1 })
         }
     }
 

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSupport
 import NIOConcurrencyHelpers
 import NIOCore
 import Testing
@@ -75,9 +76,10 @@ struct Pair {
     let peer: CInt
 
     static func with(
-        _ handler: RecordingHandler = RecordingHandler(), _ body: (Pair) async throws -> Void
+        _ handler: RecordingHandler = RecordingHandler(), sentBuffers: BufferPool? = nil,
+        _ body: (Pair) async throws -> Void
     ) async throws {
-        let loop = try SocketLoop()
+        let loop = try SocketLoop(sentBuffers: sentBuffers)
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
         let (near, far) = (ends[0], ends[1])

@@ -173,9 +173,17 @@ extension ImageBytes {
 
         /// - Parameter capacity: bytes of image to reserve.
         public init(capacity: Int = 0) {
-            buffer = ByteBufferAllocator().buffer(capacity: Self.headroom + capacity + 2)
-            buffer.writeRepeatingByte(0, count: Self.headroom)
+            self.init(in: ByteBufferAllocator().buffer(capacity: Self.size(forImageOf: capacity)))
         }
+
+        /// - Parameter buffer: empty, with a capacity of ``size(forImageOf:)``.
+        public init(in buffer: consuming ByteBuffer) {
+            self.buffer = buffer
+            self.buffer.writeRepeatingByte(0, count: Self.headroom)
+        }
+
+        /// Bytes of a buffer for an image and its frame.
+        public static func size(forImageOf length: Int) -> Int { headroom + length + 2 }
 
         public var count: Int { buffer.writerIndex - Self.headroom }
 

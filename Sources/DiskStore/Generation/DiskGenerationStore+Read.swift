@@ -67,7 +67,8 @@ extension DiskGenerationStore {
     ) throws(SystemError) -> (image: Image, sealed: SealedRecord)? {
         // The header uses the space before the image that later holds the reply's prefix.
         let start = ImageBytes.Builder.headroom - EntryHeader.size
-        var builder = ImageBytes.Builder(capacity: size - EntryHeader.size)
+        var builder = ImageBytes.Builder(
+            in: files.buffers.buffer(capacity: ImageBytes.Builder.size(forImageOf: size - EntryHeader.size)))
         builder.buffer.moveWriterIndex(to: start + size)
         let opened = try builder.buffer.withUnsafeMutableReadableBytes { bytes throws(SystemError) in
             let entry = UnsafeMutableRawBufferPointer(rebasing: bytes[start...])

@@ -172,8 +172,8 @@ extension DiskGenerationStore {
     /// The maximum size of a record that is kept in memory with an open file.
     private static var maximumKeptRecord: Int { 2 << 10 }
 
-    /// Reads an entry if the kernel's caches hold all of it. Costs fstat and preadv2, and openat2 unless the file is
-    /// open (``OpenEntries``), none of which blocks on the disk. Leaves other cases to ``read(_:framing:)``: a directory
+    /// Reads an entry if the kernel's caches hold all of it. Costs preadv2; openat2 and fstat too, unless the file is
+    /// open (``OpenEntries``); none of them blocks on the disk. Leaves other cases to ``read(_:framing:)``: a directory
     /// that is not open, an invalid entry, a use to be recorded.
     func readCached(_ imageKey: ImageKey, framing: ReplyFraming) -> CachedRead {
         do {
@@ -203,14 +203,18 @@ extension DiskGenerationStore {
     /// Reads an entry whose file is open. Nil if it is not open, has been unlinked, or is invalid.
     private func readOpen(_ key: OpenEntries.Key, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
         guard let entry = files.disk.openEntries[key] else { return nil }
-        let status = try entry.file.status()
-        if canReadCached(status) {
-            return try image(
-                in: entry.file, of: Int(status.size), at: entry.address, known: entry.sealed, with: cipher,
-                framing: framing, read: Self.readCached)?.image
+        let now = files.now()
+        if !entry.isChecked(at: now) {
+            let status = try entry.file.status()
+            guard canReadCached(status, at: now), status.size == entry.size else {
+                files.disk.openEntries.remove(entry)
+                return nil
+            }
+            entry.markChecked(at: now)
         }
-        files.disk.openEntries.remove(entry)
-        return nil
+        return try image(
+            in: entry.file, of: entry.size, at: entry.address, known: entry.sealed, with: cipher, framing: framing,
+            read: Self.readCached)?.image
     }
 
     /// Opens an entry, reads it, and keeps its file open.
@@ -222,8 +226,9 @@ extension DiskGenerationStore {
         // Opens by path from the generation's directory: keeping each bucket open would fill DirectoryCache.
         guard let directory = files.disk.directories[generation.key()] else { return nil }
         let file = try files.disk.openCached(address.path, in: directory)
+        let now = files.now()
         let status = try file.status()
-        guard canReadCached(status),
+        guard canReadCached(status, at: now),
             let (image, sealed) = try image(
                 in: file, of: Int(status.size), at: address, with: cipher, framing: framing, read: Self.readCached)
         else { return nil }
@@ -231,14 +236,14 @@ extension DiskGenerationStore {
         let isShort = Int(status.size) - image.bytes.count <= Self.maximumKeptRecord
         let entry = OpenEntry(
             OpenEntries.Key(generation: key.generation, imageKey: key.imageKey.detached()), address, file,
-            isShort ? sealed : nil)
+            size: Int(status.size), isShort ? sealed : nil, checked: now)
         openEntries.keep(entry, unlessChangedSince: changes)
         return image
     }
 
-    private func canReadCached(_ status: FileStatus) -> Bool {
+    private func canReadCached(_ status: FileStatus, at now: Int64) -> Bool {
         canBeEntry(status) && status.size <= Self.maximumCachedRead
-            && !Eviction.shouldRecordUse(lastUse: status.modifiedSeconds, now: files.now())
+            && !Eviction.shouldRecordUse(lastUse: status.modifiedSeconds, now: now)
     }
 
     private static func readCached(

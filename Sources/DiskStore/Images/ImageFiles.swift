@@ -18,6 +18,7 @@ final class ImageFiles: Sendable {
     let accountOf: @Sendable (UInt32) -> UInt32
     let counters: Counters<StoreEvent>
     let maintenance: MaintenanceSignal
+    let buffers: BufferPool
     let log: Logger
 
     let ledger = NIOLockedValueBox(UsageLedger())
@@ -42,7 +43,7 @@ final class ImageFiles: Sendable {
         _ configuration: DiskStoreConfiguration, disk: Disk, users: Directory, trash: Directory,
         random: any RandomSource, now: @escaping @Sendable () -> Int64,
         accountOf: @escaping @Sendable (UInt32) -> UInt32, counters: Counters<StoreEvent>,
-        maintenance: MaintenanceSignal, log: Logger
+        maintenance: MaintenanceSignal, buffers: BufferPool, log: Logger
     ) {
         (quota, userQuota) = (configuration.quota, configuration.userQuota)
         // Limited by the quotas and by OpenSSL's maximum per call.
@@ -52,7 +53,7 @@ final class ImageFiles: Sendable {
         self.users = users
         self.trash = Trash(disk: disk, directory: trash, random: random, costs: costs)
         (self.random, self.now, self.accountOf, self.counters) = (random, now, accountOf, counters)
-        (self.maintenance, self.log) = (maintenance, log)
+        (self.maintenance, self.buffers, self.log) = (maintenance, buffers, log)
     }
 
     /// Returns the generation of an owner; always the same object.

@@ -16,14 +16,27 @@ final class OpenEntry: Sendable {
     let key: OpenEntries.Key
     let address: EntryAddress
     let file: OpenFile
+    /// Length of the file in bytes. Entries are never rewritten in place.
+    let size: Int
     /// Nil if the record is too long to be kept.
     let sealed: SealedRecord?
     private let isUsed = Atomic(false)
+    /// The second in which the file's status was last checked.
+    private let checked: Synchronization.Atomic<Int64>
 
-    init(_ key: OpenEntries.Key, _ address: EntryAddress, _ file: consuming OpenFile, _ sealed: SealedRecord?) {
-        (self.key, self.address, self.sealed) = (key, address, sealed)
+    init(
+        _ key: OpenEntries.Key, _ address: EntryAddress, _ file: consuming OpenFile, size: Int, _ sealed: SealedRecord?,
+        checked: Int64
+    ) {
+        (self.key, self.address, self.size, self.sealed) = (key, address, size, sealed)
         self.file = file
+        self.checked = Synchronization.Atomic(checked)
     }
+
+    /// Whether the file's status was checked in this second.
+    func isChecked(at second: Int64) -> Bool { checked.load(ordering: .relaxed) == second }
+
+    func markChecked(at second: Int64) { checked.store(second, ordering: .relaxed) }
 
     fileprivate var bucket: DirectoryCache.Key {
         DirectoryCache.Key(generation: key.generation, bucket: address.bucket)
@@ -39,7 +52,8 @@ final class OpenEntry: Sendable {
 ///
 /// No file outlives its name (I3, I7): ``changing(_:_:)`` encloses each change of a bucket's names. It closes the
 /// bucket's files first, and until it ends none is added. A file that was opened before or during the change is not
-/// added afterwards either. As a second guard, and against changes from outside, readers check the link count.
+/// added afterwards either. As a second guard, and against changes from outside, readers check the link count in each
+/// second in which they read the file.
 final class OpenEntries: Sendable {
     struct Key: Hashable {
         /// ``Generation/number``.

@@ -55,16 +55,18 @@ enum Daemon {
         let helpers = try helpers(configuration, environment, log)
         try confine(configuration, socketDirectory, log)
         // Its locks prevent a second daemon.
+        let replyBuffers = BufferPool()
         let store = try DiskStore(
             configuration: configuration.store(descriptors), accountOf: { accounts.account(of: $0) },
-            yield: backgroundYield().yield, log: log)
+            yield: backgroundYield().yield, buffers: replyBuffers, log: log)
         try endLoginsOfEarlierBoot(store, environment, configuration, log)
         try store.start(after: restAtStart)
         let fetcher = try FetcherClient(
             settings: configuration.fetcher(logLevel: logLevel), connector: helpers.fetcher, log: log)
         try fetcher.start()
 
-        let parts = try makeParts(configuration, live, accounts, store, fetcher, helpers.renderer, log)
+        let group = try SocketLoopGroup(threads: configuration.threads, sentBuffers: replyBuffers)
+        let parts = try makeParts(configuration, live, accounts, store, fetcher, helpers.renderer, group, log)
         try processPendingLogouts(parts)
         let socket = try DaemonSocket(configuration.socket, passed: passedSocket)
         let notifier = SystemdNotifier(environment: environment)
@@ -123,11 +125,10 @@ enum Daemon {
 
     private static func makeParts(
         _ configuration: Configuration, _ live: LiveConfiguration, _ accounts: LiveAccounts, _ store: DiskStore,
-        _ fetcher: FetcherClient, _ rendererConnector: (any HelperConnector)?, _ log: Logger
+        _ fetcher: FetcherClient, _ rendererConnector: (any HelperConnector)?, _ group: SocketLoopGroup, _ log: Logger
     ) throws -> Parts {
         let accountOf: @Sendable (UInt32) -> UInt32 = { accounts.account(of: $0) }
         let tasks = try TaskThreads(named: "tasks", count: taskThreads)
-        let group = try SocketLoopGroup(threads: configuration.threads)
         func pool(_ name: String, threads: Int, perAccount: Int? = nil) throws -> FairPool {
             try FairPool(
                 named: name, threads: threads, perAccount: perAccount, accountOf: accountOf, now: monotonicNanoseconds)

@@ -1,0 +1,65 @@
+import LinuxSupport
+import NIOCore
+import Testing
+
+@Suite struct BufferPoolTests {
+    private let pool = BufferPool()
+
+    /// A buffer whose whole storage holds `byte`.
+    private func filled(_ capacity: Int, _ byte: UInt8 = 7) -> ByteBuffer {
+        var buffer = pool.buffer(capacity: capacity)
+        buffer.writeRepeatingByte(byte, count: buffer.writableBytes)
+        return buffer
+    }
+
+    private func address(_ buffer: ByteBuffer) -> UInt {
+        buffer.withVeryUnsafeBytes { UInt(bitPattern: $0.baseAddress) }
+    }
+
+    private func isZero(_ buffer: ByteBuffer) -> Bool { buffer.withVeryUnsafeBytes { $0.allSatisfy { $0 == 0 } } }
+
+    @Test(arguments: [4_096, 9_000, 16_384, 16_385, 65_536])
+    func `I11: a buffer that was given back is used again, empty and zeroed`(_ capacity: Int) {
+        let (size, place) = give(filled(capacity))
+        let reused = pool.buffer(capacity: capacity)
+        #expect(address(reused) == place && reused.storageCapacity == size && size >= capacity)
+        #expect(reused.readableBytes == 0 && reused.writerIndex == 0 && isZero(reused))
+    }
+
+    /// Gives the only reference back. Returns the size and the address of the storage.
+    private func give(_ buffer: consuming ByteBuffer) -> (Int, UInt) {
+        let found = (buffer.storageCapacity, address(buffer))
+        pool.giveBack(consume buffer)
+        return found
+    }
+
+    @Test func `I11: a slice that is the last reference to a storage gives back the whole storage, zeroed`() {
+        let place = give(slice()).1
+        let reused = pool.buffer(capacity: 16_384)
+        #expect(address(reused) == place && reused.writableBytes == 16_384 && isZero(reused))
+    }
+
+    private func slice() -> ByteBuffer { filled(16_384).getSlice(at: 0, length: 100) ?? ByteBuffer() }
+
+    @Test func `a buffer that something else still reads is neither changed nor used again`() {
+        let reader = filled(16_384)
+        pool.giveBack(reader)
+        let other = pool.buffer(capacity: 16_384)
+        #expect(address(other) != address(reader))
+        #expect(reader.readableBytesView.allSatisfy { $0 == 7 })
+    }
+
+    @Test(arguments: [0, 1, 2_048, 131_072])
+    func `small and large buffers are not kept`(_ capacity: Int) {
+        _ = give(filled(capacity))
+        #expect(pool.bytes == 0)
+    }
+
+    @Test func `I8: at most 512 KiB are kept`() {
+        var held = (0..<100).map { _ in filled(16_384) }
+        while let buffer = held.popLast() { pool.giveBack(buffer) }
+        #expect(pool.bytes == 512 << 10)
+        for _ in 0..<40 { held.append(pool.buffer(capacity: 16_384)) }
+        #expect(pool.bytes == 0)
+    }
+}
