@@ -78,8 +78,9 @@ def main():
 
 
 def part_of(id):
-    """Returns the id of the part that measures a row: "P12" for "P12 limit"; "P4 tier" is a part itself."""
-    return id if any(id in ids for ids, _ in PARTS) else id.split()[0]
+    """Returns the id of the part that measures a row: "P12" for "P12 limit", "P4 tail" for "P4 tail, misses"."""
+    parts = [part for ids, _ in PARTS + PARTS_OF_ROOT for part in ids]
+    return max((part for part in parts if id == part or id.startswith((f"{part} ", f"{part},"))), key=len)
 
 
 def handle_signal(number, _):

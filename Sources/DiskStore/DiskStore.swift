@@ -27,7 +27,7 @@ public final class DiskStore: ImageStore {
     ///   - now: returns seconds since 1970.
     ///   - pause: blocks briefly; called between batches of deletions, so that they do not starve requests.
     ///   - yield: called between small steps of background work.
-    ///   - buffers: for images that are read from the page cache.
+    ///   - buffers: for images that are read from disk.
     /// - Throws: ``StoreStartError`` if an administrator has to act; ``StoreError`` if a system call fails.
     public init(
         configuration: DiskStoreConfiguration, system: any FileSystem = LinuxFileSystem(),

@@ -1,15 +1,27 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Buffers of sent replies, reused for later ones. Otherwise each image from disk would overwrite its memory twice, when
-/// it is allocated and when it is freed (M_PERTURB), which takes as long as decrypting half of it.
+/// Buffers of sent replies, reused for images from disk. Otherwise such an image would overwrite its memory twice, when
+/// it is allocated and when it is freed (M_PERTURB), which takes longer than encrypting or decrypting it.
 ///
-/// A buffer is wiped when it is given back. Holds at most 512 KiB.
+/// A buffer is wiped when it is given back. Holds at most 512 KiB. Safe from any thread; each call costs one lock.
 public final class BufferPool: Sendable {
     private struct State {
         /// By ``BufferPool/sizeClass(_:)``.
         var idle = [[ByteBuffer]](repeating: [], count: BufferPool.sizes.count)
         var bytes = 0
+
+        /// Makes room by freeing buffers of other classes, so that a class that nobody asks for cannot fill the pool.
+        mutating func reserve(_ size: Int, in sizeClass: Int) -> Bool {
+            while bytes + size > BufferPool.limit {
+                guard let other = idle.indices.last(where: { $0 != sizeClass && !idle[$0].isEmpty }) else {
+                    return false
+                }
+                bytes -= idle[other].removeLast().storageCapacity
+            }
+            bytes += size
+            return true
+        }
     }
 
     /// Logarithms of the sizes of the buffers that are kept: 4 to 64 KiB.
@@ -35,20 +47,18 @@ public final class BufferPool: Sendable {
         return kept ?? ByteBufferAllocator().buffer(capacity: capacity)
     }
 
-    /// Takes a buffer that is not used any more. Frees it if it is shared or not needed.
+    /// Takes a buffer that the caller does not use any more. Has no effect if something else still uses its storage.
     public func giveBack(_ buffer: consuming ByteBuffer) {
         let size = buffer.storageCapacity
-        guard let sizeClass = Self.sizeClass(size), size.nonzeroBitCount == 1 else { return }
-        let isSole: Void? = buffer.modifyIfUniquelyOwned { buffer in
-            // Makes a slice the whole storage again.
-            buffer.clear()
-            buffer.wipe()
-        }
-        guard isSole != nil else { return }
-        state.withLockedValue { [buffer] state in
-            guard state.bytes + size <= Self.limit else { return }
-            state.bytes += size
-            state.idle[sizeClass].append(buffer)
+        // A slice becomes the whole storage again.
+        guard let sizeClass = Self.sizeClass(size), buffer.modifyIfUniquelyOwned({ $0.clear() }) != nil,
+            state.withLockedValue({ $0.reserve(size, in: sizeClass) })
+        else { return }
+        buffer.wipe()
+        var wiped = Optional(consume buffer)
+        state.withLockedValue { state in
+            // Moved, so that no reference is left outside the pool.
+            if let buffer = wiped.take() { state.idle[sizeClass].append(buffer) }
         }
     }
 

@@ -46,7 +46,7 @@ public final class SocketLoop: EventLoop {
     static var maximumTaskTime: TimeAmount { .milliseconds(5) }
 
     /// Starts the loop's thread.
-    /// - Parameter sentBuffers: receives the buffers that streams have sent.
+    /// - Parameter sentBuffers: receives the buffers that streams have sent; nil to free them.
     /// - Throws: ``IOError`` if epoll or eventfd fails; `SystemError` if the thread cannot be created.
     public init(named name: String = "event loop", sentBuffers: BufferPool? = nil) throws {
         poller = try Poller()

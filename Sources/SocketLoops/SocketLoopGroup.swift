@@ -11,7 +11,7 @@ public final class SocketLoopGroup: EventLoopGroup {
 
     /// - Parameters:
     ///   - threads: 1 or more.
-    ///   - sentBuffers: receives the buffers that streams have sent.
+    ///   - sentBuffers: receives the buffers that streams have sent; nil to free them.
     /// - Throws: what ``SocketLoop/init(named:sentBuffers:)`` throws.
     public init(threads: Int, sentBuffers: BufferPool? = nil) throws {
         loops = try (0..<max(1, threads)).map {

@@ -55,6 +55,17 @@ import Testing
         #expect(pool.bytes == 0)
     }
 
+    @Test func `buffers of a size that nobody asks for do not keep others out`() {
+        for size in [65_536, 4_096] {
+            var held = (0..<200).map { _ in filled(size) }
+            while let buffer = held.popLast() { pool.giveBack(buffer) }
+            #expect(pool.bytes == 512 << 10)
+        }
+        let (_, place) = give(filled(16_384))
+        #expect(pool.bytes <= 512 << 10)
+        #expect(address(pool.buffer(capacity: 16_384)) == place)
+    }
+
     @Test func `I8: at most 512 KiB are kept`() {
         var held = (0..<100).map { _ in filled(16_384) }
         while let buffer = held.popLast() { pool.giveBack(buffer) }

@@ -25,7 +25,7 @@ def rows(run):
         origin = stack.enter_context(peers.origin(folder, site))
         daemon = stack.enter_context(run.subject.start(place, tier="0", origin=f"{origin.url}/same"))
         daemon.wait_for(daemon.address)
-        least = stack.enter_context(run.subject.disk_server(folder, hits.KEYS, hits.SIZE, hits.ONE_OF_SPREAD))
+        least = stack.enter_context(run.subject.disk_server(place, hits.KEYS, hits.SIZE, hits.ONE_OF_SPREAD))
         hits.load_spread(daemon.address, image_folder)
         with resp.Client(daemon.address) as client:
             client("LOGIN", "alice")
@@ -42,17 +42,26 @@ def rows(run):
             ),
         ]
         for id, what, requests, options in kinds:
-            yield row(run, daemon, id, f"{what} of one account, memory tier off", requests, options)
-        what = "replies of a C server that reads encrypted images from the page cache"
-        yield row(run, least, "P4 tail limit", what, many, kinds[0][-1], goal=None)
+            servers = [(f"{what} of one account, memory tier off", daemon)]
+            if id == "P4 tail":
+                servers.append(("replies of a C server that reads encrypted images from the page cache", least))
+            found = run.alternate(
+                [
+                    ((name, number), lambda server=server, number=number: latencies(server, requests, number, options))
+                    for name, server in servers
+                    for number in CONNECTIONS
+                ]
+            )
+            for (name, _), suffix, goal in zip(servers, ("", " limit"), (GOAL, None)):
+                yield row(id + suffix, name, goal, {number: found[name, number] for number in CONNECTIONS})
 
 
-def row(run, server, id, what, requests, options, goal=GOAL):
-    def latencies(connections):
-        found = clients.redis_benchmark(server.address, requests=requests, connections=connections, **options)
-        return found["p99_latency_ms"], found["avg_latency_ms"], found["max_latency_ms"]
+def latencies(server, requests, connections, options):
+    found = clients.redis_benchmark(server.address, requests=requests, connections=connections, **options)
+    return found["p99_latency_ms"], found["avg_latency_ms"], found["max_latency_ms"]
 
-    found = run.alternate([(number, lambda number=number: latencies(number)) for number in CONNECTIONS])
+
+def row(id, what, goal, found):
     figures, ratios = [], []
     for number in CONNECTIONS:
         tail, mean, longest = (

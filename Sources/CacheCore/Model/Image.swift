@@ -176,6 +176,7 @@ extension ImageBytes {
             self.init(in: ByteBufferAllocator().buffer(capacity: Self.size(forImageOf: capacity)))
         }
 
+        /// Uses a buffer that the caller has allocated.
         /// - Parameter buffer: empty, with a capacity of ``size(forImageOf:)``.
         public init(in buffer: consuming ByteBuffer) {
             self.buffer = buffer

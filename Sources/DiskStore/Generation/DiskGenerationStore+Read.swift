@@ -6,8 +6,8 @@ extension DiskGenerationStore {
     /// How often a read is retried if the file is replaced meanwhile; then it is a miss.
     private static let maximumAttempts = 4
 
-    /// Reads an entry and decrypts it in the buffer that is sent. Costs openat, fstat, pread and close, and one
-    /// allocation of the image's size.
+    /// Reads an entry and decrypts it in the buffer that is sent. Costs openat, fstat, pread and close, and a
+    /// buffer of ``ImageFiles/buffers``.
     /// - Parameter isUse: whether the use is recorded and an invalid entry removed.
     func read(
         _ address: EntryAddress, with cipher: EntryCipher, framing: ReplyFraming, isUse: Bool = true

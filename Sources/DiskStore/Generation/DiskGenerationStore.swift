@@ -200,13 +200,14 @@ extension DiskGenerationStore {
         }
     }
 
-    /// Reads an entry whose file is open. Nil if it is not open, has been unlinked, or is invalid.
+    /// Reads an entry whose file is open, and checks the file's status if that was not done in this second. Nil if it is
+    /// not open, was changed from outside, or is invalid.
     private func readOpen(_ key: OpenEntries.Key, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
         guard let entry = files.disk.openEntries[key] else { return nil }
         let now = files.now()
         if !entry.isChecked(at: now) {
             let status = try entry.file.status()
-            guard canReadCached(status, at: now), status.size == entry.size else {
+            guard canReadCached(status, at: now) else {
                 files.disk.openEntries.remove(entry)
                 return nil
             }

@@ -36,6 +36,7 @@ final class OpenEntry: Sendable {
     /// Whether the file's status was checked in this second.
     func isChecked(at second: Int64) -> Bool { checked.load(ordering: .relaxed) == second }
 
+    /// Records that the file's status was checked in this second.
     func markChecked(at second: Int64) { checked.store(second, ordering: .relaxed) }
 
     fileprivate var bucket: DirectoryCache.Key {

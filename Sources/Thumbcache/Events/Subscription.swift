@@ -3,6 +3,12 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbcacheProtocol
 
+struct SubscribedConnection: Sendable {
+    let connection: WireConnection
+    /// Resolved after the connection's last event was delivered.
+    let ended: OneShot<Void>
+}
+
 /// Keeps a subscription, with a new connection after each failure. Events are delivered on the event loop in the
 /// daemon's order; `subscribed` is the first event of a connection and `gap` the last.
 final class Subscription: Sendable {
@@ -24,7 +30,7 @@ final class Subscription: Sendable {
     }
 
     /// Returns a subscribed connection after any number of attempts; nil if the client stops or the task is cancelled.
-    func connection() async -> WireConnection? {
+    func connection() async -> SubscribedConnection? {
         var failures = 0
         while true {
             do throws(ThumbcacheError) {
@@ -45,7 +51,7 @@ final class Subscription: Sendable {
         }
     }
 
-    private func attempt() async throws(ThumbcacheError) -> WireConnection {
+    private func attempt() async throws(ThumbcacheError) -> SubscribedConnection {
         let attempt = Attempt(channels: channels.count, sink: sink)
         let connection = try await connector.open(onPush: { attempt.receive($0) })
         connection.whenClosed.whenComplete { _ in attempt.end(.connectionLost) }
@@ -56,7 +62,7 @@ final class Subscription: Sendable {
             try await within(configuration.connectTimeout) { () async throws(ThumbcacheError) in
                 try await attempt.established.wait().get()
             }
-            return connection
+            return SubscribedConnection(connection: connection, ended: attempt.ended)
         } catch {
             connection.close()
             throw error
@@ -74,6 +80,7 @@ private final class Attempt: Sendable {
     }
 
     let established = OneShot<Void>()
+    let ended = OneShot<Void>()
     private let phase: NIOLockedValueBox<Phase>
     private let sink: @Sendable (ThumbcacheEvent) -> Void
 
@@ -117,5 +124,6 @@ private final class Attempt: Sendable {
         }
         if wasSubscribed { sink(.gap) }
         established.resolve(.failure(error))
+        ended.resolve(.success(()))
     }
 }

@@ -42,7 +42,7 @@ extension ThumbcacheClient {
 private final class Reader: Sendable {
     private let buffer: EventBuffer
     private let subscription: Subscription
-    private let connection = NIOLockedValueBox<WireConnection?>(nil)
+    private let current = NIOLockedValueBox<SubscribedConnection?>(nil)
 
     init(_ client: ThumbcacheClient, _ users: [ThumbcacheID]) {
         let buffer = EventBuffer(limit: client.configuration.eventBuffer)
@@ -50,15 +50,22 @@ private final class Reader: Sendable {
         subscription = Subscription(client, users: users) { buffer.append($0) }
     }
 
-    deinit { connection.withLockedValue { $0 }?.close() }
+    deinit { current.withLockedValue { $0 }?.connection.close() }
 
     func next() async -> ThumbcacheEvent? {
         while !Task.isCancelled {
             // Buffered events come first: a gap must not wait for the next connection.
             if let event = buffer.pop() { return event }
-            if connection.withLockedValue({ $0?.isActive }) != true {
+            if let subscribed = current.withLockedValue({ $0 }) {
+                if !subscribed.connection.isActive {
+                    // The gap may follow a moment after the connection has become inactive.
+                    _ = await subscribed.ended.wait()
+                    current.withLockedValue { $0 = nil }
+                    continue
+                }
+            } else {
                 guard let next = await subscription.connection() else { return nil }
-                connection.withLockedValue { $0 = next }
+                current.withLockedValue { $0 = next }
             }
             do throws(ThumbcacheError) {
                 try await buffer.wait()

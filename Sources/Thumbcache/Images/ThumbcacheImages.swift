@@ -46,11 +46,10 @@ public final class ThumbcacheImages: Sendable {
         let key = ObjectIdentifier(self)
         client.observe(key) { change in table.withLockedValue { $0.apply(change) } }
         let subscription = Subscription(client, users: []) { event in table.withLockedValue { $0.apply(event) } }
-        while let connection = await subscription.connection() {
-            let closed = OneShot<Void>()
-            connection.whenClosed.whenComplete { _ in closed.resolve(.success(())) }
-            if case .failure = await closed.wait() {
-                connection.close()
+        while let subscribed = await subscription.connection() {
+            // Fails if the task is cancelled.
+            if case .failure = await subscribed.ended.wait() {
+                subscribed.connection.close()
                 break
             }
         }

@@ -28,17 +28,23 @@ import Testing
             defer { for peer in peers { peer.end() } }
             for peer in peers { #expect(peer.exchange(["PING"]) == "+PONG\r\n") }
             first.withLockedValue { $0 = peers[0] }
-            // One round reads both requests.
-            let gate = Gate()
-            daemon.onEventLoop { gate.pass() }
-            await gate.reached()
-            #expect(peers[0].send(["PING"]) == 0)
-            #expect(peers[1].send(["INFO", "work"]) == 0)
-            gate.open()
-            try await eventually { hadReply.withLockedValue { $0 } != nil }
-            #expect(hadReply.withLockedValue { $0 } == false)
-            #expect(peers[0].receive() == "+PONG\r\n")
-            #expect(!peers[1].receive().isEmpty)
+            var wasPostponed = false
+            // If the first request takes the account's whole time in the round, its reply is sent first.
+            for _ in 0..<100 where !wasPostponed {
+                hadReply.withLockedValue { $0 = nil }
+                // One round reads both requests.
+                let gate = Gate()
+                daemon.onEventLoop { gate.pass() }
+                await gate.reached()
+                #expect(peers[0].send(["PING"]) == 0)
+                #expect(peers[1].send(["INFO", "work"]) == 0)
+                gate.open()
+                try await eventually { hadReply.withLockedValue { $0 } != nil }
+                wasPostponed = hadReply.withLockedValue { $0 } == false
+                #expect(peers[0].receive() == "+PONG\r\n")
+                #expect(!peers[1].receive().isEmpty)
+            }
+            #expect(wasPostponed)
         }
     }
 

@@ -41,6 +41,23 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `the buffer of an image that was sent is used for the next image from disk`(isCached: Bool) throws {
+        try withGenerationStore { generationStore in
+            let image = testImage(2, count: 8_000)
+            try generationStore.put(imageKey("carol"), image)
+            func read() throws -> ByteBuffer? {
+                guard isCached else { return try generationStore.read(imageKey("carol"), framing: .bare)?.bytes.framed }
+                return generationStore.readCached(imageKey("carol"), framing: .bare).image?.bytes.framed
+            }
+            tree.buffers.giveBack(try #require(try read()))
+            let size = tree.buffers.bytes
+            let again = try #require(try read())
+            #expect(size > 8_000 && tree.buffers.bytes == 0 && again.storageCapacity == size)
+            #expect(Array(again.readableBytesView) == image.content)
+        }
+    }
+
     @Test func `a record is read without an effect on the entry`() throws {
         try withGenerationStore { generationStore in
             tree.clock.withLockedValue { $0 += 7_200 }

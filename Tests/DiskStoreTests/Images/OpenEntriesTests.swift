@@ -202,12 +202,15 @@ import Testing
         }
     }
 
-    @Test(arguments: [false, true])
-    func `F24, F26: an open file that is unlinked or linked by hand is closed within a second`(isLinked: Bool) throws {
+    /// - Parameter step: seconds by which the clock changes.
+    @Test(arguments: [false, true], [1, -1, -10] as [Int64])
+    func `F24, F26: an open file that is unlinked or linked by hand is closed in the next second`(
+        isLinked: Bool, step: Int64
+    ) throws {
         try withOpenEntry { generationStore, _ in
             let path = try #require(tree.entries.first)
             #expect((isLinked ? link(path, tree.root + "/link") : unlink(path)) == 0)
-            tree.clock.withLockedValue { $0 += 1 }
+            tree.clock.withLockedValue { $0 += step }
             #expect(readCached(generationStore) == nil)
             #expect(openFiles == 0)
         }

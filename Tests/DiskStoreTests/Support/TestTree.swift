@@ -11,6 +11,7 @@ import Testing
 /// Empty directories for a store, removed with the last reference, and stores in them.
 final class TestTree: Sendable {
     let root: String
+    let buffers = BufferPool()
     let clock = NIOLockedValueBox(Int64(time(nil)))
     /// Called between steps of maintenance by stores opened later.
     let yield = NIOLockedValueBox<YieldToOthers>({})
@@ -78,7 +79,7 @@ final class TestTree: Sendable {
         try DiskStore(
             configuration: configuration ?? self.configuration(), system: system, random: random,
             now: { [clock] in clock.withLockedValue { $0 } }, pause: {},
-            yield: yield.withLockedValue { $0 }, log: Logger(label: "test") { _ in SilentLog() })
+            yield: yield.withLockedValue { $0 }, buffers: buffers, log: Logger(label: "test") { _ in SilentLog() })
     }
 
     /// Runs `body` with a store and shuts it down, as a daemon does.

@@ -142,6 +142,29 @@ import Testing
         }
     }
 
+    /// The fake daemon confirms no further subscription before the gap was read.
+    @Test func `a gap after an event does not wait for the next connection`() async throws {
+        try await withClient { client, daemon in
+            let seen = Mailbox<ThumbcacheEvent>()
+            let reader = Task {
+                for await event in client.events() { seen.put(event) }
+            }
+            for epoch in 1...300 {
+                let peer = try await daemon.accept()
+                try await peer.subscribe()
+                #expect(try await seen.next() == .subscribed)
+                peer.message("alice", "login \(epoch)")
+                try await peer.close()
+                // The gap replaces the event if that was not read before.
+                var event = try await seen.next()
+                if event == .login(user: "alice", epoch: epoch) { event = try await seen.next() }
+                #expect(event == .gap)
+            }
+            reader.cancel()
+            await reader.value
+        }
+    }
+
     @Test func `the sequence ends when the client stops`() async throws {
         let daemon = try await FakeDaemon()
         let client = ThumbcacheClient(path: daemon.path)
