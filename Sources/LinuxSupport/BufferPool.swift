@@ -1,26 +1,38 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Buffers of sent replies, reused for images from disk. Otherwise such an image would overwrite its memory twice, when
-/// it is allocated and when it is freed (M_PERTURB), which takes longer than encrypting or decrypting it.
+/// Buffers of sent replies, reused for images from disk. Otherwise the allocator would overwrite them when it allocates
+/// and when it frees them (M_PERTURB).
 ///
-/// A buffer is wiped when it is given back. Holds at most 512 KiB. Safe from any thread; each call costs one lock.
+/// Kept buffers are wiped; others are freed. Holds at most 512 KiB, in the sizes that images have needed. Safe from any
+/// thread.
 public final class BufferPool: Sendable {
     private struct State {
-        /// By ``BufferPool/sizeClass(_:)``.
+        // Both by ``BufferPool/sizeClass(_:)``.
         var idle = [[ByteBuffer]](repeating: [], count: BufferPool.sizes.count)
+        /// The number of buffers that were requested and not given back, at most as many as may be kept.
+        var wanted = [Int](repeating: 0, count: BufferPool.sizes.count)
         var bytes = 0
 
-        /// Makes room by freeing buffers of other classes, so that a class that nobody asks for cannot fill the pool.
-        mutating func reserve(_ size: Int, in sizeClass: Int) -> Bool {
-            while bytes + size > BufferPool.limit {
-                guard let other = idle.indices.last(where: { $0 != sizeClass && !idle[$0].isEmpty }) else {
-                    return false
-                }
-                bytes -= idle[other].removeLast().storageCapacity
+        mutating func take(_ sizeClass: Int) -> ByteBuffer? {
+            wanted[sizeClass] = min(wanted[sizeClass] + 1, BufferPool.limit / BufferPool.size(of: sizeClass))
+            let buffer = idle[sizeClass].popLast()
+            if buffer != nil { bytes -= BufferPool.size(of: sizeClass) }
+            return buffer
+        }
+
+        /// Returns the buffers of other sizes to free, which may be none; nil if the size is not wanted.
+        mutating func makeRoom(for sizeClass: Int) -> [ByteBuffer]? {
+            guard wanted[sizeClass] > 0 else { return nil }
+            var out: [ByteBuffer] = []
+            while bytes + BufferPool.size(of: sizeClass) > BufferPool.limit {
+                guard let other = idle.indices.last(where: { $0 != sizeClass && !idle[$0].isEmpty }) else { return nil }
+                out.append(idle[other].removeLast())
+                bytes -= BufferPool.size(of: other)
             }
-            bytes += size
-            return true
+            wanted[sizeClass] -= 1
+            bytes += BufferPool.size(of: sizeClass)
+            return out
         }
     }
 
@@ -37,22 +49,16 @@ public final class BufferPool: Sendable {
 
     /// Returns an empty buffer, as `ByteBufferAllocator` does.
     public func buffer(capacity: Int) -> ByteBuffer {
-        let kept = Self.sizeClass(capacity).flatMap { sizeClass in
-            state.withLockedValue { state in
-                let buffer = state.idle[sizeClass].popLast()
-                if let buffer { state.bytes -= buffer.storageCapacity }
-                return buffer
-            }
-        }
+        let kept = Self.sizeClass(capacity).flatMap { sizeClass in state.withLockedValue { $0.take(sizeClass) } }
         return kept ?? ByteBufferAllocator().buffer(capacity: capacity)
     }
 
     /// Takes a buffer that the caller does not use any more. Has no effect if something else still uses its storage.
     public func giveBack(_ buffer: consuming ByteBuffer) {
-        let size = buffer.storageCapacity
         // A slice becomes the whole storage again.
-        guard let sizeClass = Self.sizeClass(size), buffer.modifyIfUniquelyOwned({ $0.clear() }) != nil,
-            state.withLockedValue({ $0.reserve(size, in: sizeClass) })
+        guard let sizeClass = Self.sizeClass(buffer.storageCapacity),
+            buffer.modifyIfUniquelyOwned({ $0.clear() }) != nil,
+            let others = state.withLockedValue({ $0.makeRoom(for: sizeClass) })
         else { return }
         buffer.wipe()
         var wiped = Optional(consume buffer)
@@ -60,7 +66,11 @@ public final class BufferPool: Sendable {
             // Moved, so that no reference is left outside the pool.
             if let buffer = wiped.take() { state.idle[sizeClass].append(buffer) }
         }
+        // Freed outside the lock.
+        _ = others
     }
+
+    private static func size(of sizeClass: Int) -> Int { 1 << (sizes.lowerBound + sizeClass) }
 
     private static func sizeClass(_ capacity: Int) -> Int? {
         guard capacity > 0 else { return nil }

@@ -55,15 +55,24 @@ import Testing
         #expect(pool.bytes == 0)
     }
 
-    @Test func `buffers of a size that nobody asks for do not keep others out`() {
-        for size in [65_536, 4_096] {
-            var held = (0..<200).map { _ in filled(size) }
-            while let buffer = held.popLast() { pool.giveBack(buffer) }
-            #expect(pool.bytes == 512 << 10)
+    @Test func `only sizes that were requested are kept`() {
+        for size in [4_096, 16_384, 65_536] {
+            _ = give(ByteBuffer(repeating: 7, count: size))
         }
-        let (_, place) = give(filled(16_384))
-        #expect(pool.bytes <= 512 << 10)
-        #expect(address(pool.buffer(capacity: 16_384)) == place)
+        #expect(pool.bytes == 0)
+        _ = give(filled(16_384))
+        #expect(pool.bytes == 16_384)
+    }
+
+    @Test(arguments: [4_096, 65_536])
+    func `buffers of a size that is not needed any more make room for others`(_ size: Int) {
+        var held = (0..<200).map { _ in filled(size) }
+        while let buffer = held.popLast() { pool.giveBack(buffer) }
+        #expect(pool.bytes == 512 << 10)
+        _ = give(filled(16_384))
+        let before = pool.bytes
+        #expect(before >= (512 << 10) - size && before <= 512 << 10)
+        #expect(isZero(pool.buffer(capacity: 16_384)) && pool.bytes == before - 16_384)
     }
 
     @Test func `I8: at most 512 KiB are kept`() {

@@ -46,7 +46,11 @@ import Testing
             let kept = ByteBuffer(repeating: 255, count: size)
             let unsent = try await pair.onLoop { stream in
                 stream.write(kept)
-                for number in 1..<count { stream.write(ByteBuffer(repeating: UInt8(number), count: size)) }
+                for number in 1..<count {
+                    var bytes = pool.buffer(capacity: size)
+                    bytes.writeRepeatingByte(UInt8(number), count: size)
+                    stream.write(bytes)
+                }
                 stream.flush()
                 return stream.unsent
             }

@@ -201,7 +201,7 @@ extension DiskGenerationStore {
     }
 
     /// Reads an entry whose file is open, and checks the file's status if that was not done in this second. Nil if it is
-    /// not open, was changed from outside, or is invalid.
+    /// not open, has been unlinked or linked from outside, or is invalid.
     private func readOpen(_ key: OpenEntries.Key, with cipher: EntryCipher, framing: ReplyFraming) throws -> Image? {
         guard let entry = files.disk.openEntries[key] else { return nil }
         let now = files.now()

@@ -3,9 +3,10 @@ import NIOConcurrencyHelpers
 import NIOCore
 import ThumbcacheProtocol
 
+/// A connection whose channels the daemon has confirmed.
 struct SubscribedConnection: Sendable {
     let connection: WireConnection
-    /// Resolved after the connection's last event was delivered.
+    /// Resolved after the connection's last event was delivered; fails if the waiting task is cancelled.
     let ended: OneShot<Void>
 }
 

@@ -204,7 +204,7 @@ import Testing
 
     /// - Parameter step: seconds by which the clock changes.
     @Test(arguments: [false, true], [1, -1, -10] as [Int64])
-    func `F24, F26: an open file that is unlinked or linked by hand is closed in the next second`(
+    func `F24, F26: an open file that is unlinked or linked by hand is closed once the second has changed`(
         isLinked: Bool, step: Int64
     ) throws {
         try withOpenEntry { generationStore, _ in

@@ -155,7 +155,7 @@ import Testing
                 #expect(try await seen.next() == .subscribed)
                 peer.message("alice", "login \(epoch)")
                 try await peer.close()
-                // The gap replaces the event if that was not read before.
+                // The gap replaces the event if the reader has not read the event yet.
                 var event = try await seen.next()
                 if event == .login(user: "alice", epoch: epoch) { event = try await seen.next() }
                 #expect(event == .gap)
