@@ -54,8 +54,8 @@ enum Daemon {
         // Before confine(), after which no thread can start a program.
         let helpers = try helpers(configuration, environment, log)
         try confine(configuration, socketDirectory, log)
-        // Its locks prevent a second daemon.
         let replyBuffers = BufferPool()
+        // Its locks prevent a second daemon.
         let store = try DiskStore(
             configuration: configuration.store(descriptors), accountOf: { accounts.account(of: $0) },
             yield: backgroundYield().yield, buffers: replyBuffers, log: log)
