@@ -65,10 +65,12 @@ class Server:
         self.stop()
 
     def stop(self, how=signal.SIGTERM):
-        """Stops the server and its children, by SIGKILL after a timeout. Does nothing if the server has ended."""
+        """Stops the server, by SIGKILL after a timeout, and its children, so that they do not disturb the next
+        measurement. Does nothing if the server has ended.
+        """
         if self.process.returncode is not None:
             return  # The id may have been reused.
-        children = self.pids()[1:]
+        children = [(pid, start_time(pid)) for pid in self.pids()[1:]]
         if self.process.poll() is None:
             self.process.send_signal(how)
             try:
@@ -76,11 +78,14 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        for pid in children:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # It ended with its parent.
+        # Children end by themselves. A SIGKILL to a helper and its child at once keeps a core busy for seconds, in
+        # shrink_dcache_parent() of the kernel.
+        if not have_ended(children, 5):
+            for pid, start in children:
+                if start is not None and start_time(pid) == start:
+                    os.kill(pid, signal.SIGKILL)
+            if not have_ended(children, 20):
+                raise Failed(f"{self.name}: its child processes do not end after SIGKILL")
 
     def pids(self):
         """Returns the ids of the process and all its descendants."""
@@ -133,6 +138,27 @@ class Server:
             except OSError:
                 time.sleep(pause)
         raise Failed(f"{self.name} does not listen at {address} after {seconds} s: {self.log_tail()}")
+
+
+def have_ended(started, seconds):
+    """Returns whether the processes, pairs of id and start time, ended within `seconds`. A zombie counts as ended."""
+    deadline = time.monotonic() + seconds
+    while any(start is not None and start_time(pid) == start for pid, start in started):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def start_time(pid):
+    """Returns the start time of a running process, which distinguishes it from a later one with the same id; None if it
+    has ended: fields 3 and 22 of proc_pid_stat(5).
+    """
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
 
 
 def connect(address):
