@@ -33,9 +33,12 @@ EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" 
     "P11 eviction",
     "P11 revalidation",
     "P11 start",
+    "P13 limit",
     "P13 redis",
     "P13 cache",
+    "R1 limit",
     "H1",
+    "H1 floor",
     "H1 limit",
     "B1",
     "B2",
@@ -47,6 +50,7 @@ EXPECTED_OF_ROOT = [
     + ["quiet", "limit", "limit, 1 core", "limit, all cores", "limit, disk"]
 ] + [
     "B3",
+    "B3 limit",
     *(f"growth {axis}" for axis in AXES),
 ]
 #: The rows of docs/performance.md, each with the row that contains its limit. bench/results.md has all rows.
@@ -64,13 +68,13 @@ SHOWN = {
     "P10": None,
     "P11": None,
     "P12 misses": "P12 limit",
-    "P13": None,
+    "P13": "P13 limit",
     "P14": None,
-    "R1": None,
+    "R1": "R1 limit",
     "R3": None,
     "H1": "H1 limit",
     "B2": None,
-    "B3": None,
+    "B3": "B3 limit",
 }
 
 

@@ -6,6 +6,7 @@ import Thumbcache
 ///
 ///     ClientBench pipelined SOCKET USER IMAGES REQUESTS TASKS     prints requests per second
 ///     ClientBench minimal   SOCKET USER IMAGES REQUESTS TASKS     prints the same for the minimal client
+///     ClientBench metadata  SOCKET USER IMAGES REQUESTS TASKS     prints the same for its requests with META
 ///     ClientBench cached    SOCKET USER IMAGES REQUESTS           prints nanoseconds per request
 ///
 /// Requests the images in turn. Their profiles are numbers of twelve digits.
@@ -15,11 +16,14 @@ import Thumbcache
         let numbers = words.dropFirst(3).compactMap { Int($0) }.filter { $0 > 0 }
         switch (words.first, numbers.count) {
         case ("pipelined", 3): try await pipelined(words[2], words[3], numbers[0], numbers[1], tasks: numbers[2])
-        case ("minimal", 3): try await minimal(words[2], words[3], numbers[0], numbers[1], tasks: numbers[2])
+        case ("minimal", 3), ("metadata", 3):
+            let hasMetadata = words.first == "metadata"
+            try await minimal(words[2], words[3], hasMetadata, numbers[0], numbers[1], tasks: numbers[2])
         case ("cached", 2): try await cached(words[2], words[3], numbers[0], numbers[1])
         default:
             print(
-                "ClientBench pipelined|minimal SOCKET USER IMAGES REQUESTS TASKS | cached SOCKET USER IMAGES REQUESTS")
+                "ClientBench pipelined|minimal|metadata SOCKET USER IMAGES REQUESTS TASKS | "
+                    + "cached SOCKET USER IMAGES REQUESTS")
             exit(2)
         }
     }
@@ -52,16 +56,16 @@ import Thumbcache
 
     /// All images have the same length.
     private static func minimal(
-        _ path: String, _ user: String, _ images: Int, _ requests: Int, tasks: Int
+        _ path: String, _ user: String, _ hasMetadata: Bool, _ images: Int, _ requests: Int, tasks: Int
     ) async throws {
         let names = names(images).map(\.description)
         let frames = names.map { name in
-            ByteBuffer(
-                string: "*4\r\n$3\r\nGET\r\n$\(user.utf8.count)\r\n\(user)\r\n$\(name.utf8.count)\r\n\(name)\r\n"
-                    + "$6\r\nNOWAIT\r\n")
+            let words = ["GET", user, name, "NOWAIT"] + (hasMetadata ? ["META"] : [])
+            let strings = words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }
+            return ByteBuffer(string: "*\(words.count)\r\n" + strings.joined())
         }
         let length = try await replyLength(path, ThumbcacheID(user), names[0])
-        let client = try await MinimalClient.connect(path, replyLength: length)
+        let client = try await MinimalClient.connect(path, hasMetadata ? ArrayReplies() : FixedReplies(length: length))
         let start = ContinuousClock.now
         await withTaskGroup { group in
             for task in 0..<tasks {

@@ -29,12 +29,14 @@ def rows(run):
         ours = stack.enter_context(run.subject.http(folder, daemon.address))
         nginx = stack.enter_context(peers.nginx_cache(folder, folder / "files"))
         floor = stack.enter_context(run.subject.http_floor(folder, COUNT, SIZE))
-        for server in (ours, nginx, floor):
+        forwarder = stack.enter_context(run.subject.http_forwarder(folder, daemon.address, SIZE))
+        servers = {"ours": ours, "nginx": nginx, "floor": floor, "forwarder": forwarder}
+        for server in servers.values():
             clients.h2load(server.address, url_file, 2 * COUNT, 1)
         found = run.alternate(
             [
                 (name, lambda server=server: clients.h2load(server.address, url_file, requests))
-                for name, server in (("ours", ours), ("nginx", nginx), ("floor", floor))
+                for name, server in servers.items()
             ]
         )
     rates = [
@@ -43,9 +45,10 @@ def rows(run):
             ("ours", "thumbcached-http"),
             ("nginx", "nginx proxy_cache"),
             ("floor", "bare NIOHTTP1 server"),
+            ("forwarder", "bare NIOHTTP1 server that requests each image from the daemon"),
         )
     ]
-    ours, nginx, floor = rates
+    ours, nginx, floor, forwarder = rates
     yield Row(
         "H1",
         "GET /avatar/HASH over HTTP, memory hit, keep-alive, 32 connections",
@@ -54,4 +57,11 @@ def rows(run):
         0.5,
         figures=rates,
     )
-    yield Row("H1 limit", "H1, bare NIOHTTP1 server", "nginx proxy_cache", ratio(floor, nginx), figures=[floor, nginx])
+    yield Row("H1 floor", "H1, bare NIOHTTP1 server", "nginx proxy_cache", ratio(floor, nginx), figures=[floor, nginx])
+    yield Row(
+        "H1 limit",
+        "H1, bare NIOHTTP1 server that requests each image from the daemon",
+        "nginx proxy_cache",
+        ratio(forwarder, nginx),
+        figures=[forwarder, nginx],
+    )

@@ -20,8 +20,11 @@ def rows(run):
     site.mkdir()
     image_file = site / "same"
     image_file.write_bytes(images.image_without_zeros(hits.SIZE))
+    # A miss or PUT takes several times as long as a hit.
+    many, few = run.scaled(100_000, 10_000), run.scaled(20_000, 2_000)
+    stored = hits.KEYS + 2 * few * len(CONNECTIONS) * run.rounds
     with contextlib.ExitStack() as stack:
-        place = stack.enter_context(disk.file_system(folder, 400_000))
+        place = stack.enter_context(disk.file_system(folder, stored * 5 // 4))
         origin = stack.enter_context(peers.origin(folder, site))
         daemon = stack.enter_context(run.subject.start(place, tier="0", origin=f"{origin.url}/same"))
         daemon.wait_for(daemon.address)
@@ -29,8 +32,6 @@ def rows(run):
         hits.load_spread(daemon.address, image_folder)
         with resp.Client(daemon.address) as client:
             client("LOGIN", "alice")
-        # A miss or PUT takes several times as long as a hit.
-        many, few = run.scaled(100_000, 10_000), run.scaled(20_000, 2_000)
         kinds = [
             ("P4 tail", "disk hits", many, {"words": hits.ANY_OF_SPREAD, "keys": hits.SPREAD}),
             ("P4 tail, misses", "misses", few, {"words": ["GET", "alice", "__rand_int__"], "keys": NAMES}),

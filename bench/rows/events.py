@@ -26,13 +26,12 @@ def rows(run):
         hits.load(daemon.address, "PUT", "alice", image_folder)
         found = run.alternate(
             [
-                (
-                    "pipelined",
-                    lambda: words(client, "pipelined", daemon.address, "alice", IMAGES, requests, TASKS)[0],
-                ),
-                (
-                    "minimal client",
-                    lambda: words(client, "minimal", daemon.address, "alice", IMAGES, requests, TASKS)[0],
+                *(
+                    (
+                        mode,
+                        lambda mode=mode: words(client, mode, daemon.address, "alice", IMAGES, requests, TASKS)[0],
+                    )
+                    for mode in ("pipelined", "minimal", "metadata")
                 ),
                 (
                     "redis-benchmark",
@@ -51,7 +50,8 @@ def rows(run):
             ]
         )
     ours = Figure("Thumbcache, one connection", "requests/s", found["pipelined"])
-    minimal = Figure("minimal client on swift-nio", "requests/s", found["minimal client"])
+    minimal = Figure("minimal client on swift-nio", "requests/s", found["minimal"])
+    metadata = Figure("the same client, with metadata", "requests/s", found["metadata"])
     theirs = Figure(f"redis-benchmark, one connection, pipeline of {TASKS}", "requests/s", found["redis-benchmark"])
     cached = Figure("GET from the client's memory", "µs", found["cached"])
     (median, nearly, longest), (_, least_nearly, _) = (
@@ -69,6 +69,13 @@ def rows(run):
         0.8,
         figures=[ours, minimal],
         note="the library's replies have the image's metadata (META), which it parses",
+    )
+    yield Row(
+        "P13 limit",
+        "P13, the minimal client, which finds the ends of replies with metadata",
+        "the same without metadata",
+        ratio(metadata, minimal),
+        figures=[metadata, minimal],
     )
     yield Row(
         "P13 redis",

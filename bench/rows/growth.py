@@ -94,7 +94,8 @@ def servers(run, folder, program, load):
     def get(number):
         return resp.frame("GET", user(number), f"{number:012}")
 
-    with disk.file_system(folder, load.images) as place:
+    # A user takes several directories.
+    with disk.file_system(folder, load.images + 8 * load.users) as place:
         with run.subject.start(place) as daemon:
             daemon.wait_for(daemon.address)
             for command, count in (

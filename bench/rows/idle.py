@@ -1,5 +1,6 @@
 """B2 and B3: the costs of idle programs."""
 
+import contextlib
 import os
 import pathlib
 import time
@@ -23,7 +24,7 @@ def rows(run):
             yield wake_ups(run, daemon, redis)
             # Only root can read the memory of a process that is not dumpable: proc(5), smaps_rollup.
             if os.geteuid() == 0:
-                yield memory(daemon, redis)
+                yield from memory(run, folder, daemon, redis)
 
 
 def use(daemon, redis):
@@ -71,9 +72,24 @@ def switches(server):
     return counts
 
 
-def memory(daemon, redis):
+def memory(run, folder, daemon, redis):
+    """Compares the memory with that of Redis and, as a limit, with as many minimal servers as there are processes.
+
+    One of them has as many images as thumbcached.
+    """
     mine, other = (Figure(server.name, "MiB", [proportional(server) / 2**20]) for server in (daemon, redis))
-    return Row(
+    with contextlib.ExitStack() as stack:
+        floors = []
+        for number in range(len(daemon.pids())):
+            home = folder / f"floor{number}"
+            home.mkdir()
+            floor = stack.enter_context(run.subject.floor(home, 1 if number else 2 * COUNT, SIZE, ("PING",)))
+            floors.append(floor)
+            with resp.Client(floor.address) as client:
+                for _ in range(2 * COUNT):
+                    client("PING")
+        least = Figure("as many minimal swift-nio servers", "MiB", [sum(map(proportional, floors)) / 2**20])
+    yield Row(
         "B3",
         "memory of all processes (sum of PSS), idle after use",
         "idle redis-server",
@@ -81,6 +97,10 @@ def memory(daemon, redis):
         3,
         False,
         figures=[mine, other],
+    )
+    yield Row(
+        "B3 limit", f"B3, {len(floors)} minimal swift-nio servers", "idle redis-server", ratio(least, other),
+        more_is_better=False, figures=[least, other], note="they share the pages of one program",
     )
 
 

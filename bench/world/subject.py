@@ -81,10 +81,15 @@ class Subject:
 
     def http_floor(self, home, images, image_size):
         """Starts the bare swift-nio HTTP server, which answers every request with a prepared image."""
-        address = home / "http-floor.sock"
-        server = Server(
-            "http floor", [self.floor_program, "http", address, image_size, images], home / "http-floor.log"
-        )
+        return self._http_floor(home, "http", image_size, images)
+
+    def http_forwarder(self, home, daemon, image_size):
+        """Starts the bare swift-nio HTTP server that requests each image of the user `site` from the daemon."""
+        return self._http_floor(home, "forward", image_size, daemon)
+
+    def _http_floor(self, home, mode, *words):
+        address = home / f"{mode}-floor.sock"
+        server = Server(f"{mode} floor", [self.floor_program, mode, address, *words], home / f"{mode}-floor.log")
         server.address = address
         return server.wait_for(address)
 
