@@ -48,6 +48,8 @@ public final class EventHub: Sendable {
             let named = channels[.user(event.owner.user)] ?? [:]
             return Array(named.merging(channels[.all] ?? [:]) { one, _ in one }.values)
         }
-        for subscriber in subscribers { subscriber.deliver(event) }
+        guard !subscribers.isEmpty else { return }
+        let published = PublishedEvent(event)
+        for subscriber in subscribers { subscriber.deliver(published) }
     }
 }

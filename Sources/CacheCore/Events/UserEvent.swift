@@ -1,3 +1,6 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
 /// A change of a user's cache, for subscribers that keep copies of its images.
 public struct UserEvent: Sendable, Equatable {
     public enum Kind: Sendable, Equatable {
@@ -29,7 +32,26 @@ public struct UserEvent: Sendable, Equatable {
     }
 }
 
+/// A published event. Its subscribers share its encodings.
+public final class PublishedEvent: Sendable {
+    public let event: UserEvent
+    private let encodings = NIOLockedValueBox<[Int: ByteBuffer]>([:])
+
+    public init(_ event: UserEvent) { self.event = event }
+
+    /// Returns the event's encoding in a version of the protocol. `encode` is called once per version, under a lock, so it
+    /// must not call this object.
+    public func encoding(in version: Int, _ encode: (UserEvent) -> ByteBuffer) -> ByteBuffer {
+        encodings.withLockedValue { encodings in
+            if let encoding = encodings[version] { return encoding }
+            let encoding = encode(event)
+            encodings[version] = encoding
+            return encoding
+        }
+    }
+}
+
 public protocol EventSubscriber: AnyObject, Sendable {
     /// Called on any thread; must not block. For an invalidation, called before its receipt is sent.
-    func deliver(_ event: UserEvent)
+    func deliver(_ published: PublishedEvent)
 }

@@ -111,9 +111,10 @@ extension Connection {
         // At most this many events precede a logout or purge, even if more are added meanwhile.
         for _ in 0...EventInbox.maximumEvents where urgency == .atOnce || loopAccount.mayRun {
             guard !inbox.isOverrun, hasRoomForEvent else { return dropSubscriber() }
-            guard let event = inbox.next() else { return sendEvents(urgency) }
+            guard let (published, isLast) = inbox.next() else { return sendEvents(urgency) }
             loopAccount.startCommand()
-            writeEvent(event)
+            write(published, isLast: isLast)
+            if isLast { return sendEvents(urgency) }
         }
         sendEvents(urgency)
         scheduler.enqueue(loopAccount) { [self] in deliverEvents(.soon) }
@@ -154,18 +155,30 @@ extension Connection {
         stream.close()
     }
 
-    private func writeEvent(_ event: UserEvent) {
+    private func write(_ published: PublishedEvent, isLast: Bool) {
         context.services.counters.count(.eventsSent)
-        gathered.writePushHeader(count: 3, version: version)
-        gathered.writeBulkString("message")
-        event.owner.user.withBytes { gathered.writeBulkString($0) }
-        gathered.writeBulkString(event.payload)
+        let message = published.encoding(in: version.rawValue) { $0.message(version) }
+        // Sends a single event, the most frequent case, without a copy.
+        if isLast && gathered.readableBytes == 0 && !stream.isBlocked {
+            stream.write(message)
+        } else {
+            gathered.writeImmutableBuffer(message)
+        }
     }
 }
 
 extension UserEvent {
+    fileprivate func message(_ version: RESPVersion) -> ByteBuffer {
+        .reply {
+            $0.writePushHeader(count: 3, version: version)
+            $0.writeBulkString("message")
+            $0.writeBulkString(owner.user.withBytes { ByteBuffer(bytes: $0) })
+            $0.writeBulkString(payload)
+        }
+    }
+
     /// Words separated by one space. The profile is the rest after the second space.
-    fileprivate var payload: ByteBuffer {
+    private var payload: ByteBuffer {
         func words(_ name: String, _ profile: OpaqueID? = nil) -> ByteBuffer {
             var text = ByteBuffer(string: "\(name) \(epoch)")
             profile?.withBytes { bytes in

@@ -15,7 +15,7 @@ final class EventInbox: EventSubscriber {
     }
 
     private struct State {
-        var events: Deque<UserEvent> = []
+        var events: Deque<PublishedEvent> = []
         var isAwaited = false
         var isOverrun = false
     }
@@ -30,7 +30,7 @@ final class EventInbox: EventSubscriber {
         self.wake = wake
     }
 
-    func deliver(_ event: UserEvent) {
+    func deliver(_ published: PublishedEvent) {
         let urgency = state.withLockedValue { state -> Urgency? in
             if state.isOverrun { return nil }
             if state.events.count >= Self.maximumEvents {
@@ -38,8 +38,8 @@ final class EventInbox: EventSubscriber {
                 state.events = []
                 return .atOnce
             }
-            state.events.append(event)
-            if event.isInvalidating { return .atOnce }
+            state.events.append(published)
+            if published.event.isInvalidating { return .atOnce }
             if state.isAwaited { return nil }
             state.isAwaited = true
             return .soon
@@ -47,12 +47,13 @@ final class EventInbox: EventSubscriber {
         if let urgency { wake(urgency) }
     }
 
-    /// Returns the next event. After nil, the next event calls `wake`.
-    func next() -> UserEvent? {
+    /// Returns the next event, and whether it is the last one; nil if there is none. After the last one, the next delivery
+    /// calls `wake`.
+    func next() -> (published: PublishedEvent, isLast: Bool)? {
         state.withLockedValue { state in
-            let event = state.events.popFirst()
-            state.isAwaited = event != nil
-            return event
+            guard let published = state.events.popFirst() else { return nil }
+            state.isAwaited = !state.events.isEmpty
+            return (published, !state.isAwaited)
         }
     }
 

@@ -10,8 +10,11 @@ import Testing
     /// Records events as `alice: purge 3 bob`. Epochs count from the daemon's start.
     private final class Listener: EventSubscriber {
         private let events = NIOLockedValueBox<[String]>([])
+        let last = NIOLockedValueBox<PublishedEvent?>(nil)
 
-        func deliver(_ event: UserEvent) {
+        func deliver(_ published: PublishedEvent) {
+            last.withLockedValue { $0 = published }
+            let event = published.event
             let epoch = event.epoch & 0xFFFF_FFFF
             let words =
                 switch event.kind {
@@ -31,6 +34,28 @@ import Testing
                 return events
             }
         }
+    }
+
+    @Test func `subscribers share an event`() async throws {
+        let daemon = Daemon()
+        let listeners = [listener(daemon), listener(daemon)]
+        try await daemon.logIn(.alice)
+        let events = listeners.compactMap { $0.last.withLockedValue { $0 } }
+        #expect(events.count == 2 && events[0] === events[1])
+    }
+
+    @Test func `an event is encoded once in each version`() {
+        let published = PublishedEvent(
+            UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .logout, epoch: 1))
+        var encoded: [Int] = []
+        for version in [2, 3, 2, 3] {
+            let bytes = published.encoding(in: version) { event in
+                encoded.append(version)
+                return ByteBuffer(string: "\(event.epoch) in \(version)")
+            }
+            #expect(String(buffer: bytes) == "1 in \(version)")
+        }
+        #expect(encoded == [2, 3])
     }
 
     private func listener(

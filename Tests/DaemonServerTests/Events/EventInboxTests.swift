@@ -8,11 +8,11 @@ import Testing
 @Suite struct EventInboxTests {
     private static let alice = Owner(uid: 1000, user: OpaqueID("alice"))
 
-    private static func event(_ kind: UserEvent.Kind, _ epoch: UInt64 = 1) -> UserEvent {
-        UserEvent(owner: alice, kind: kind, epoch: epoch)
+    private static func event(_ kind: UserEvent.Kind, _ epoch: UInt64 = 1) -> PublishedEvent {
+        PublishedEvent(UserEvent(owner: alice, kind: kind, epoch: epoch))
     }
 
-    @Test func `the first event and each invalidation wake the connection`() {
+    @Test func `the first event and each invalidation wake the connection`() throws {
         let woken = NIOLockedValueBox<[EventInbox.Urgency]>([])
         let inbox = EventInbox { urgency in woken.withLockedValue { $0.append(urgency) } }
         let update = Self.event(.update(OpaqueID("bob")))
@@ -20,8 +20,12 @@ import Testing
         #expect(woken.withLockedValue { $0 } == [.soon])
         inbox.deliver(Self.event(.logout))
         #expect(woken.withLockedValue { $0 } == [.soon, .atOnce])
-        for _ in 0..<3 { #expect(inbox.next() == update) }
-        #expect(inbox.next() == Self.event(.logout))
+        for _ in 0..<3 {
+            let next = try #require(inbox.next())
+            #expect(next.published === update && !next.isLast)
+        }
+        let last = try #require(inbox.next())
+        #expect(last.published.event.kind == .logout && last.isLast)
         #expect(inbox.next() == nil)
         inbox.deliver(update)
         #expect(woken.withLockedValue { $0 } == [.soon, .atOnce, .soon])
