@@ -185,6 +185,7 @@ import Testing
         }
         defer { gate.open() }
         #expect(await answer == "cancelled")
+        await gate.reached()
         #expect(world.fetcher.downloads.map(\.isCancelled) == [true])
         gate.open()
         try (await purged).get()
