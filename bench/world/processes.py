@@ -1,5 +1,6 @@
 """Starts, monitors and stops the programs of a run, each by its process id."""
 
+import contextlib
 import os
 import pathlib
 import resource
@@ -83,7 +84,8 @@ class Server:
         if not have_ended(children, 5):
             for pid, start in children:
                 if start is not None and start_time(pid) == start:
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # It ended meanwhile.
+                        os.kill(pid, signal.SIGKILL)
             if not have_ended(children, 20):
                 raise Failed(f"{self.name}: its child processes do not end after SIGKILL")
 
