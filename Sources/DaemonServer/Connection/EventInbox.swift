@@ -47,8 +47,8 @@ final class EventInbox: EventSubscriber {
         if let urgency { wake(urgency) }
     }
 
-    /// Returns the next event, and whether it is the last one; nil if there is none. After the last one, the next delivery
-    /// calls `wake`.
+    /// Returns the oldest event, and whether it was the last one; nil if the queue is empty. After the last one, the next
+    /// delivery calls `wake`.
     func next() -> (published: PublishedEvent, isLast: Bool)? {
         state.withLockedValue { state in
             guard let published = state.events.popFirst() else { return nil }
