@@ -11,7 +11,7 @@ final class ReplyHandler: ChannelInboundHandler {
     private static let copied = 4 << 10
 
     /// nil after a protocol error.
-    private var replies: NIOSingleStepByteToMessageProcessor<ReplyDecoder>?
+    private var replies: ReplyDecoder?
     private var context: ChannelHandlerContext?
     private var waiting = CircularBuffer<Exchange>()
     /// The timer of the earliest deadline. One timer serves all exchanges, since most replies arrive long before.
@@ -24,7 +24,7 @@ final class ReplyHandler: ChannelInboundHandler {
 
     /// - Parameter longestReply: in bytes.
     init(longestReply: Int = 1 << 30, onPush: (@Sendable (Value) -> Void)? = nil) {
-        replies = NIOSingleStepByteToMessageProcessor(ReplyDecoder(longestReply: longestReply))
+        replies = ReplyDecoder(longestReply: longestReply)
         self.onPush = onPush
     }
 
@@ -89,7 +89,7 @@ final class ReplyHandler: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         do {
-            try replies?.process(buffer: unwrapInboundIn(data)) { try deliver($0) }
+            try replies?.decode(unwrapInboundIn(data)) { value throws(ProtocolError) in try deliver(value) }
         } catch {
             fail(error, context)
         }

@@ -81,13 +81,6 @@ import ThumbcacheProtocol
         #expect(late.reply.outcome == .failure(.connectionLost))
     }
 
-    @Test func `an idle connection releases the last reply`() throws {
-        var decoder = ReplyDecoder(longestReply: 1 << 20)
-        var buffer = ByteBuffer(string: "$5\r\nimage\r\n")
-        #expect(try decoder.decode(buffer: &buffer) == .bulk(ByteBuffer(string: "image")))
-        #expect(buffer.capacity == 0)
-    }
-
     @Test func `nothing is decoded after the first invalid byte`() throws {
         let (first, second) = (send(), send())
         channel.embeddedEventLoop.run()
