@@ -77,32 +77,6 @@ extension ByteBuffer {
         }
     }
 
-    /// Writes the map of META, or with keys without `image`, of STAT.
-    mutating func writeMeta(
-        _ served: ServedImage, keys: [MetaKey], epoch: UInt64, now: Int64, _ version: RESPVersion
-    ) {
-        let record = served.image.record
-        writeMapHeader(count: keys.count, version: version)
-        for key in keys {
-            writeBulkString(key.rawValue)
-            switch key {
-            case .image: writeImmutableBuffer(served.image.bytes.framed)
-            case .digest: writeBulkString(record.digest.hex)
-            case .type: writeBulkString(record.shape.kind.mediaType)
-            case .length: writeRESPInteger(served.image.bytes.count)
-            case .width: writeRESPInteger(Int(record.shape.width))
-            case .height: writeRESPInteger(Int(record.shape.height))
-            case .age: writeRESPInteger(Int(record.freshness.age(at: now)))
-            case .ttl: writeInteger(record.freshness.timeToLive(at: now).map { Int($0) }, version)
-            case .state: writeBulkString(record.freshness.isFresh(at: now) ? "fresh" : "stale")
-            case .source: writeBulkString(served.source.rawValue)
-            case .epoch: writeRESPInteger(Int(epoch))
-            case .rendered:
-                if let source = record.renderedFrom { writeBulkString(source.hex) } else { writeNull(version: version) }
-            }
-        }
-    }
-
     mutating func writeExplanation(_ explanation: Explanation, _ version: RESPVersion) {
         let held = explanation.held
         writeMapHeader(count: ExplainKey.allCases.count, version: version)
@@ -152,7 +126,48 @@ extension ByteBuffer {
         if let text { writeBulkString(text) } else { writeNull(version: version) }
     }
 
-    private mutating func writeInteger(_ value: Int?, _ version: RESPVersion) {
+    fileprivate mutating func writeInteger(_ value: Int?, _ version: RESPVersion) {
         if let value { writeRESPInteger(value) } else { writeNull(version: version) }
     }
+}
+
+extension Reply {
+    /// The map of META, or with keys without `image`, of STAT.
+    static func meta(
+        _ served: ServedImage, keys: [MetaKey], epoch: UInt64, now: Int64, _ version: RESPVersion
+    ) -> Reply {
+        let record = served.image.record
+        var bytes = ByteBufferAllocator().buffer(capacity: usualMeta)
+        var start: ByteBuffer?
+        bytes.writeMapHeader(count: keys.count, version: version)
+        for key in keys {
+            bytes.writeBulkString(key.rawValue)
+            switch key {
+            case .image:
+                start = bytes
+                bytes = ByteBufferAllocator().buffer(capacity: usualMeta)
+            case .digest: bytes.writeBulkString(record.digest.hex)
+            case .type: bytes.writeBulkString(record.shape.kind.mediaType)
+            case .length: bytes.writeRESPInteger(served.image.bytes.count)
+            case .width: bytes.writeRESPInteger(Int(record.shape.width))
+            case .height: bytes.writeRESPInteger(Int(record.shape.height))
+            case .age: bytes.writeRESPInteger(Int(record.freshness.age(at: now)))
+            case .ttl: bytes.writeInteger(record.freshness.timeToLive(at: now).map { Int($0) }, version)
+            case .state: bytes.writeBulkString(record.freshness.isFresh(at: now) ? "fresh" : "stale")
+            case .source: bytes.writeBulkString(served.source.rawValue)
+            case .epoch: bytes.writeRESPInteger(Int(epoch))
+            case .rendered:
+                if let source = record.renderedFrom {
+                    bytes.writeBulkString(source.hex)
+                } else {
+                    bytes.writeNull(version: version)
+                }
+            }
+        }
+        guard let start else { return Reply(bytes) }
+        return Reply(start: start, image: served.image.bytes.framed, rest: bytes)
+    }
+
+    /// Bytes for all keys but the image.
+    private static var usualMeta: Int { 448 }
 }

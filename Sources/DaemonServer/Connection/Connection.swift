@@ -272,22 +272,28 @@ final class Connection: StreamHandler {
     // MARK: Replying
 
     /// Replies to the current request, with BUSY if there is no room for the reply.
-    func replyNow(_ reply: ByteBuffer) {
-        let reply = makeRoom(forReply: reply.readableBytes) ? reply : noRoom
+    func replyNow(_ reply: Reply) {
+        let reply = makeRoom(forReply: reply.readableBytes) ? reply : Reply(noRoom)
         if replies.isEmpty { enqueueOutput(reply) } else { replies.append(reply) }
     }
 
+    func replyNow(_ reply: ByteBuffer) { replyNow(Reply(reply)) }
+
     /// Replies to a request that waited, and starts further commands.
     /// - Parameter replySlot: nil for the current request, which gets its reply with ``replyNow(_:)``.
-    func fillSlot(_ replySlot: ReplyQueue.ReplySlot?, with reply: ByteBuffer) {
+    func fillSlot(_ replySlot: ReplyQueue.ReplySlot?, with reply: Reply) {
         guard let replySlot else { return replyNow(reply) }
         fill(replySlot, with: reply)
         processInput()
     }
 
+    func fillSlot(_ replySlot: ReplyQueue.ReplySlot?, with reply: ByteBuffer) {
+        fillSlot(replySlot, with: Reply(reply))
+    }
+
     /// As ``fillSlot(_:with:)``, but usually sends the reply in the next round, together with others that this round
     /// completes.
-    func fillSlotSoon(_ replySlot: ReplyQueue.ReplySlot, with reply: ByteBuffer) {
+    func fillSlotSoon(_ replySlot: ReplyQueue.ReplySlot, with reply: Reply) {
         fill(replySlot, with: reply)
         loopAccount.charge()
         guard !isRoundQueued else { return }
@@ -299,9 +305,9 @@ final class Connection: StreamHandler {
         }
     }
 
-    private func fill(_ replySlot: ReplyQueue.ReplySlot, with reply: ByteBuffer) {
+    private func fill(_ replySlot: ReplyQueue.ReplySlot, with reply: Reply) {
         guard !isClosed else { return }
-        replies.fill(replySlot, with: makeRoom(forReply: reply.readableBytes) ? reply : noRoom)
+        replies.fill(replySlot, with: makeRoom(forReply: reply.readableBytes) ? reply : Reply(noRoom))
         while let reply = replies.popReady() { enqueueOutput(reply) }
         if replies.isEmpty, let next = pendingAfterReplies.take() {
             isAtBarrier = false
@@ -309,17 +315,19 @@ final class Connection: StreamHandler {
         }
     }
 
-    private func enqueueOutput(_ reply: ByteBuffer) {
-        guard reply.readableBytes > Self.maximumCopiedReply else {
-            gathered.writeImmutableBuffer(reply)
-            return
+    private func enqueueOutput(_ reply: Reply) {
+        reply.forEachPart { part in
+            guard part.readableBytes > Self.maximumCopiedPart else {
+                gathered.writeImmutableBuffer(part)
+                return
+            }
+            writeGathered()
+            stream.write(part)
         }
-        writeGathered()
-        stream.write(reply)
     }
 
-    /// The maximum size of a reply that is cheaper to copy than to pass on.
-    private static var maximumCopiedReply: Int { 1024 }
+    /// The maximum size of a part of a reply that is cheaper to copy than to pass on.
+    private static var maximumCopiedPart: Int { 1024 }
 
     func writeGathered() {
         guard gathered.readableBytes > 0 else { return }

@@ -16,18 +16,18 @@ struct ImageReplyFormat: Sendable {
 
     func reply(
         _ outcome: Result<ServedImage?, CacheFailure>, epoch: UInt64, now: Int64, _ version: RESPVersion
-    ) -> ByteBuffer {
+    ) -> Reply {
         switch outcome {
         case .failure(let failure):
-            return .error(CommandError(failure))
+            return Reply(.error(CommandError(failure)))
         case .success(nil):
-            return .reply { $0.writeNull(kind: keys == nil ? .bulk : .map, version: version) }
+            return Reply(.reply { $0.writeNull(kind: keys == nil ? .bulk : .map, version: version) })
         case .success(let served?):
             if let ifNot, ifNot.readableBytesView.elementsEqual(served.image.record.digest.hex.utf8) {
-                return .reply { $0.writeSimpleString("UNCHANGED") }
+                return Reply(.reply { $0.writeSimpleString("UNCHANGED") })
             }
-            guard let keys else { return served.image.bytes.framed }
-            return .reply { $0.writeMeta(served, keys: keys, epoch: epoch, now: now, version) }
+            guard let keys else { return Reply(served.image.bytes.framed) }
+            return .meta(served, keys: keys, epoch: epoch, now: now, version)
         }
     }
 }

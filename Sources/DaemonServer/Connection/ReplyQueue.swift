@@ -1,13 +1,43 @@
 import DequeModule
 import NIOCore
 
+/// An encoded reply. The image between metadata is a part of its own, so that it is not copied.
+struct Reply {
+    private let start: ByteBuffer
+    private let image: (framed: ByteBuffer, rest: ByteBuffer)?
+
+    init(_ bytes: ByteBuffer) { (start, image) = (bytes, nil) }
+
+    /// - Parameters:
+    ///   - start: the bytes before the image.
+    ///   - framed: the image with its length.
+    ///   - rest: the bytes after the image.
+    init(start: ByteBuffer, image framed: ByteBuffer, rest: ByteBuffer) {
+        self.start = start
+        image = (framed, rest)
+    }
+
+    var readableBytes: Int {
+        start.readableBytes + (image.map { $0.framed.readableBytes + $0.rest.readableBytes } ?? 0)
+    }
+
+    /// Calls `body` with each part in order.
+    func forEachPart(_ body: (ByteBuffer) -> Void) {
+        body(start)
+        if let image {
+            body(image.framed)
+            body(image.rest)
+        }
+    }
+}
+
 /// The replies of one connection in the order of their requests. Replies that are ready early wait here.
 struct ReplyQueue {
     struct ReplySlot: Hashable, Sendable {
         fileprivate let number: UInt64
     }
 
-    private var replies: Deque<ByteBuffer?> = []
+    private var replies: Deque<Reply?> = []
     private var front: UInt64 = 0
     private var readyBytes = 0
 
@@ -20,13 +50,13 @@ struct ReplyQueue {
         return ReplySlot(number: front + UInt64(replies.count) - 1)
     }
 
-    mutating func append(_ reply: ByteBuffer) {
+    mutating func append(_ reply: Reply) {
         replies.append(reply)
         readyBytes += reply.readableBytes
     }
 
     /// Fills a reserved slot. A second reply to the same slot is ignored.
-    mutating func fill(_ replySlot: ReplySlot, with reply: ByteBuffer) {
+    mutating func fill(_ replySlot: ReplySlot, with reply: Reply) {
         guard replySlot.number >= front else { return }
         let index = Int(replySlot.number - front)
         guard replies.indices.contains(index), replies[index] == nil else { return }
@@ -34,7 +64,7 @@ struct ReplyQueue {
         readyBytes += reply.readableBytes
     }
 
-    mutating func popReady() -> ByteBuffer? {
+    mutating func popReady() -> Reply? {
         guard let first = replies.first, let reply = first else { return nil }
         replies.removeFirst()
         front += 1

@@ -23,9 +23,25 @@ import ThumbcacheProtocol
         return try reply.readReply()
     }
 
-    @Test func `an image without META is sent without a copy`() {
+    @Test(arguments: [nil, MetaKey.allCases] as [[MetaKey]?])
+    func `an image is sent without a copy`(_ keys: [MetaKey]?) {
         let served = Self.served(Freshness(storedAt: 0, lifetime: nil))
-        #expect(ImageReplyFormat().reply(.success(served), epoch: 1, now: 0, .two) == served.image.bytes.framed)
+        let reply = ImageReplyFormat(keys: keys).reply(.success(served), epoch: 1, now: 0, .two)
+        let framed = served.image.bytes.framed
+        var isShared = false
+        reply.forEachPart { if address(of: $0) == address(of: framed) { isShared = $0 == framed } }
+        #expect(isShared)
+        #expect(reply.readableBytes == bytes(of: reply).readableBytes)
+    }
+
+    private func address(of buffer: ByteBuffer) -> UnsafeRawPointer? {
+        buffer.withUnsafeReadableBytes { $0.baseAddress }
+    }
+
+    private func bytes(of reply: Reply) -> ByteBuffer {
+        var bytes = ByteBuffer()
+        reply.forEachPart { bytes.writeImmutableBuffer($0) }
+        return bytes
     }
 
     @Test(
@@ -37,7 +53,7 @@ import ThumbcacheProtocol
         _ row: (keys: [MetaKey]?, version: RESPVersion, wire: String)
     ) {
         let shape = ImageReplyFormat(keys: row.keys)
-        #expect(String(buffer: shape.reply(.success(nil), epoch: 1, now: 0, row.version)) == row.wire)
+        #expect(String(buffer: bytes(of: shape.reply(.success(nil), epoch: 1, now: 0, row.version))) == row.wire)
     }
 
     typealias Life = (stored: Int64, initialAge: Int64, lifetime: Int64?, now: Int64, age: Int, ttl: Int?)
@@ -55,7 +71,8 @@ import ThumbcacheProtocol
             storedAt: life.stored, initialAge: life.initialAge, lifetime: life.lifetime)
         let shape = ImageReplyFormat(keys: MetaKey.allCases)
         let served = Self.served(freshness)
-        let reply = try #require(try value(shape.reply(.success(served), epoch: 77, now: life.now, .three)))
+        let reply = try #require(
+            try value(bytes(of: shape.reply(.success(served), epoch: 77, now: life.now, .three))))
         #expect(reply["age"] == .integer(life.age))
         #expect(reply["ttl"] == (life.ttl.map { .integer($0) } ?? .null))
         #expect(reply["state"] == bulk((life.ttl ?? 1) <= 0 ? "stale" : "fresh"))
@@ -72,12 +89,12 @@ import ThumbcacheProtocol
         let served = Self.served(Freshness(storedAt: 0, lifetime: nil))
         let digest = ByteBuffer(string: served.image.record.digest.hex)
         let same = ImageReplyFormat(keys: keys, ifNot: digest)
-        #expect(String(buffer: same.reply(.success(served), epoch: 1, now: 0, .two)) == "+UNCHANGED\r\n")
+        #expect(String(buffer: bytes(of: same.reply(.success(served), epoch: 1, now: 0, .two))) == "+UNCHANGED\r\n")
         let other = ImageReplyFormat(keys: keys, ifNot: ByteBuffer(string: String(repeating: "0", count: 64)))
         #expect(
-            other.reply(.success(served), epoch: 1, now: 0, .two)
-                == ImageReplyFormat(keys: keys).reply(.success(served), epoch: 1, now: 0, .two))
-        #expect(String(buffer: same.reply(.success(nil), epoch: 1, now: 0, .three)) == "_\r\n")
+            bytes(of: other.reply(.success(served), epoch: 1, now: 0, .two))
+                == bytes(of: ImageReplyFormat(keys: keys).reply(.success(served), epoch: 1, now: 0, .two)))
+        #expect(String(buffer: bytes(of: same.reply(.success(nil), epoch: 1, now: 0, .three))) == "_\r\n")
     }
 
     @Test(arguments: [RESPVersion.two, .three])

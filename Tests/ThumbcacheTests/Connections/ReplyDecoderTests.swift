@@ -17,7 +17,8 @@ import ThumbcacheProtocol
     }
 
     @Test func `replies are the same wherever reads begin and end`() throws {
-        let text = "+OK\r\n" + bulk("a", 9_000) + "*2\r\n:7\r\n" + bulk("b", 5_000) + "-ERR no\r\n" + bulk("c", 0) + "_\r\n"
+        let text =
+            "+OK\r\n" + bulk("a", 9_000) + "*2\r\n:7\r\n" + bulk("b", 5_000) + "-ERR no\r\n" + bulk("c", 0) + "_\r\n"
         let all = ByteBuffer(string: text)
         var decoder = ReplyDecoder(longestReply: 1 << 20)
         let expected = try decode(&decoder, all)
@@ -49,7 +50,8 @@ import ThumbcacheProtocol
         #expect(try decode(&decoder, ByteBuffer(string: "$6000\r\naaa")).isEmpty)
         let read = ByteBuffer(string: String(repeating: "a", count: 5_997) + "\r\n" + bulk("b", 6_000) + "$6000\r\nc")
         let values = try decode(&decoder, read)
-        #expect(values == [.bulk(ByteBuffer(repeating: 97, count: 6_000)), .bulk(ByteBuffer(repeating: 98, count: 6_000))])
+        #expect(
+            values == [.bulk(ByteBuffer(repeating: 97, count: 6_000)), .bulk(ByteBuffer(repeating: 98, count: 6_000))])
         let isShared = values.map { value in
             guard case .bulk(let bytes) = value else { return false }
             return read.withUnsafeReadableBytes { read in
