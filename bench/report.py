@@ -28,6 +28,7 @@ EXPECTED = [f"P{number}" for number in [*range(1, 12), 13, 14]] + [f"R{number}" 
     "P4 tail, misses",
     "P4 tail, PUTs",
     "P4 tail limit",
+    "P4 tail, PUTs limit",
     "P7 again",
     "P8 tree",
     "P11 eviction",

@@ -1,8 +1,9 @@
 /* A lower bound for PUT: opens, writes and renames files of the same size in a loop, in 256 directories.
  *
- *     putloop DIRECTORY IMAGE COUNT NAMES
+ *     putloop DIRECTORY IMAGE COUNT NAMES [CLIENTS...]
  *
- * Prints the number per second. */
+ * Prints the number per second. For each number of CLIENTS, also prints the 99th percentile, mean and maximum of their
+ * latency in milliseconds if each requested its next file when it had the last one. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +17,39 @@ static void fail(const char *what)
     exit(1);
 }
 
+static int ascending(const void *left, const void *right)
+{
+    double difference = *(const double *)left - *(const double *)right;
+    return (difference > 0) - (difference < 0);
+}
+
+/* The loop completes the files in the order of their requests, so a client's file completes `clients` files after its
+ * last one. */
+static void print_latencies(const double *ended, long rounds, long clients)
+{
+    long all = rounds - clients;
+    double *latencies = calloc((size_t)(all > 0 ? all : 0), sizeof *latencies);
+    if (clients <= 0 || all <= 0 || !latencies) fail("CLIENTS");
+    for (long i = 0; i < all; i++) latencies[i] = (ended[i + clients] - ended[i]) * 1e3;
+    double sum = 0;
+    for (long i = 0; i < all; i++) sum += latencies[i];
+    qsort(latencies, (size_t)all, sizeof *latencies, ascending);
+    printf("%f %f %f\n", latencies[all * 99 / 100], sum / (double)all, latencies[all - 1]);
+    free(latencies);
+}
+
+static double seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
 int main(int count, char **words)
 {
     static char bytes[1 << 20];
-    if (count != 5) {
-        fprintf(stderr, "putloop DIRECTORY IMAGE COUNT NAMES\n");
+    if (count < 5) {
+        fprintf(stderr, "putloop DIRECTORY IMAGE COUNT NAMES [CLIENTS...]\n");
         return 2;
     }
     int image = open(words[2], O_RDONLY);
@@ -36,19 +65,23 @@ int main(int count, char **words)
         if (buckets[bucket] < 0) fail(name);
     }
     long rounds = atol(words[3]), names = atol(words[4]);
-    struct timespec begin, end;
+    if (rounds <= 0 || names <= 0) fail("COUNT");
+    double *ended = count > 5 ? calloc((size_t)rounds, sizeof *ended) : NULL;
+    if (count > 5 && !ended) fail("calloc");
+    struct timespec now;
     /* Random, like the names of redis-benchmark; otherwise a second run would replace the files of the first. */
-    clock_gettime(CLOCK_REALTIME, &begin);
-    srandom((unsigned)(getpid() ^ begin.tv_sec ^ begin.tv_nsec));
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    clock_gettime(CLOCK_REALTIME, &now);
+    srandom((unsigned)(getpid() ^ now.tv_sec ^ now.tv_nsec));
+    double begin = seconds();
     for (long round = 0; round < rounds; round++) {
         long number = random() % names;
         int file = open("temporary", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (file < 0 || write(file, bytes, length) != length || close(file)) fail("temporary");
         snprintf(name, sizeof name, "%012ld", number);
         if (renameat(AT_FDCWD, "temporary", buckets[number % 256], name)) fail(name);
+        if (ended) ended[round] = seconds();
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    printf("%.1f\n", rounds / (end.tv_sec - begin.tv_sec + (end.tv_nsec - begin.tv_nsec) / 1e9));
+    printf("%.1f\n", (double)rounds / (seconds() - begin));
+    for (int word = 5; word < count; word++) print_latencies(ended, rounds, atol(words[word]));
     return 0;
 }

@@ -4,7 +4,7 @@ import contextlib
 
 from figures import Figure, Row
 from rows import hits
-from world import clients, disk, images, peers, resp
+from world import clients, disk, images, peers, processes, resp
 
 CONNECTIONS = (32, 64, 128)
 #: With this many names, redis-benchmark hardly ever repeats one.
@@ -22,7 +22,7 @@ def rows(run):
     image_file.write_bytes(images.image_without_zeros(hits.SIZE))
     # A miss or PUT takes several times as long as a hit.
     many, few = run.scaled(100_000, 10_000), run.scaled(20_000, 2_000)
-    stored = hits.KEYS + 2 * few * len(CONNECTIONS) * run.rounds
+    stored = hits.KEYS + (2 * len(CONNECTIONS) + 1) * few * run.rounds
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(disk.file_system(folder, stored * 5 // 4))
         origin = stack.enter_context(peers.origin(folder, site))
@@ -46,20 +46,33 @@ def rows(run):
             servers = [(f"{what} of one account, memory tier off", daemon)]
             if id == "P4 tail":
                 servers.append(("replies of a C server that reads encrypted images from the page cache", least))
-            found = run.alternate(
-                [
-                    ((name, number), lambda server=server, number=number: latencies(server, requests, number, options))
-                    for name, server in servers
-                    for number in CONNECTIONS
-                ]
-            )
+            things = [
+                ((name, number), lambda server=server, number=number: latencies(server, requests, number, options))
+                for name, server in servers
+                for number in CONNECTIONS
+            ]
+            if id == "P4 tail, PUTs":
+                files = place / "putloop"
+                files.mkdir()
+                words = [run.subject.compile("putloop", folder, "putloop.c"), files, image_file, few, NAMES]
+                things.append(("loop", lambda words=words: loop_latencies(words)))
+            found = run.alternate(things)
             for (name, _), suffix, goal in zip(servers, ("", " limit"), (GOAL, None)):
                 yield row(id + suffix, name, goal, {number: found[name, number] for number in CONNECTIONS})
+            if "loop" in found:
+                each = dict(zip(CONNECTIONS, zip(*found["loop"])))
+                yield row(id + " limit", "files of the C loop of P7, for clients that wait for one file each", None, each)
 
 
 def latencies(server, requests, connections, options):
     found = clients.redis_benchmark(server.address, requests=requests, connections=connections, **options)
     return found["p99_latency_ms"], found["avg_latency_ms"], found["max_latency_ms"]
+
+
+def loop_latencies(words):
+    """Returns p99, mean and maximum for each number of connections."""
+    lines = processes.run([*words, *CONNECTIONS]).splitlines()[1:]
+    return [tuple(float(word) for word in line.split()) for line in lines]
 
 
 def row(id, what, goal, found):

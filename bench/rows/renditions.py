@@ -10,7 +10,7 @@ import time
 
 from figures import Figure, Row, ratio
 from rows import events
-from world import clients, images, processes, resp
+from world import clients, disk, images, processes, resp
 
 SIDE, SOURCE = 64, 512
 #: The uid of a second account that requests renditions.
@@ -26,10 +26,11 @@ def rows(run):
     loop = run.subject.compile(
         "vipsloop", folder, "vipsloop.c", sources / "vips.c", libraries=["-I", sources / "include", *flags, "-lm"]
     )
-    yield from making(run, folder, source, loop)
-    yield hits(run, folder, source)
-    yield tail(run, folder, source)
-    yield memory(run, folder, source)
+    with disk.file_system(folder, run.scaled(20_000, 2_000)) as place:
+        yield from making(run, place, source, loop)
+        yield hits(run, place, source)
+        yield tail(run, place, source)
+        yield memory(run, place, source)
 
 
 def make_source(folder):
