@@ -1,9 +1,10 @@
 /* A lower bound for PUT: opens, writes and renames files of the same size in a loop, in 256 directories.
  *
- *     putloop DIRECTORY IMAGE COUNT NAMES [CLIENTS...]
+ *     putloop DIRECTORY IMAGE COUNT NAMES [CLIENTS]
  *
- * Prints the number per second. For each number of CLIENTS, also prints the 99th percentile, mean and maximum of their
- * latency in milliseconds if each requested its next file when it had the last one. */
+ * Prints the number per second. With CLIENTS, instead prints the 99th percentile, mean and maximum of the latency in
+ * milliseconds that as many clients would see, each of which requests a file when its previous one is complete. Omits
+ * the first request of each client. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +24,17 @@ static int ascending(const void *left, const void *right)
     return (difference > 0) - (difference < 0);
 }
 
-/* The loop completes the files in the order of their requests, so a client's file completes `clients` files after its
- * last one. */
+/* The loop serves the clients in turn, so a client's next file is complete `clients` files later. */
 static void print_latencies(const double *ended, long rounds, long clients)
 {
     long all = rounds - clients;
-    double *latencies = calloc((size_t)(all > 0 ? all : 0), sizeof *latencies);
-    if (clients <= 0 || all <= 0 || !latencies) fail("CLIENTS");
+    double *latencies = calloc((size_t)all, sizeof *latencies);
+    if (!latencies) fail("calloc");
     for (long i = 0; i < all; i++) latencies[i] = (ended[i + clients] - ended[i]) * 1e3;
     double sum = 0;
     for (long i = 0; i < all; i++) sum += latencies[i];
     qsort(latencies, (size_t)all, sizeof *latencies, ascending);
     printf("%f %f %f\n", latencies[all * 99 / 100], sum / (double)all, latencies[all - 1]);
-    free(latencies);
 }
 
 static double seconds(void)
@@ -48,8 +47,10 @@ static double seconds(void)
 int main(int count, char **words)
 {
     static char bytes[1 << 20];
-    if (count < 5) {
-        fprintf(stderr, "putloop DIRECTORY IMAGE COUNT NAMES [CLIENTS...]\n");
+    long rounds = count > 3 ? atol(words[3]) : 0, names = count > 4 ? atol(words[4]) : 0;
+    long clients = count > 5 ? atol(words[5]) : 0;
+    if (count < 5 || count > 6 || rounds < 1 || names < 1 || clients < 0 || clients >= rounds) {
+        fprintf(stderr, "putloop DIRECTORY IMAGE COUNT NAMES [CLIENTS]; COUNT must exceed CLIENTS\n");
         return 2;
     }
     int image = open(words[2], O_RDONLY);
@@ -64,10 +65,8 @@ int main(int count, char **words)
         buckets[bucket] = open(name, O_RDONLY | O_DIRECTORY);
         if (buckets[bucket] < 0) fail(name);
     }
-    long rounds = atol(words[3]), names = atol(words[4]);
-    if (rounds <= 0 || names <= 0) fail("COUNT");
-    double *ended = count > 5 ? calloc((size_t)rounds, sizeof *ended) : NULL;
-    if (count > 5 && !ended) fail("calloc");
+    double *ended = clients > 0 ? calloc((size_t)rounds, sizeof *ended) : NULL;
+    if (clients > 0 && !ended) fail("calloc");
     struct timespec now;
     /* Random, like the names of redis-benchmark; otherwise a second run would replace the files of the first. */
     clock_gettime(CLOCK_REALTIME, &now);
@@ -81,7 +80,7 @@ int main(int count, char **words)
         if (renameat(AT_FDCWD, "temporary", buckets[number % 256], name)) fail(name);
         if (ended) ended[round] = seconds();
     }
-    printf("%.1f\n", (double)rounds / (seconds() - begin));
-    for (int word = 5; word < count; word++) print_latencies(ended, rounds, atol(words[word]));
+    if (ended) print_latencies(ended, rounds, clients);
+    else printf("%.1f\n", (double)rounds / (seconds() - begin));
     return 0;
 }

@@ -3,8 +3,8 @@
 import contextlib
 
 from figures import Figure, Row
-from rows import hits
-from world import clients, disk, images, peers, processes, resp
+from rows import events, hits
+from world import clients, disk, images, peers, resp
 
 CONNECTIONS = (32, 64, 128)
 #: With this many names, redis-benchmark hardly ever repeats one.
@@ -22,7 +22,7 @@ def rows(run):
     image_file.write_bytes(images.image_without_zeros(hits.SIZE))
     # A miss or PUT takes several times as long as a hit.
     many, few = run.scaled(100_000, 10_000), run.scaled(20_000, 2_000)
-    stored = hits.KEYS + (2 * len(CONNECTIONS) + 1) * few * run.rounds
+    stored = hits.KEYS + 4 * len(CONNECTIONS) * few * run.rounds
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(disk.file_system(folder, stored * 5 // 4))
         origin = stack.enter_context(peers.origin(folder, site))
@@ -52,27 +52,24 @@ def rows(run):
                 for number in CONNECTIONS
             ]
             if id == "P4 tail, PUTs":
+                name = "the C loop of P7 (open, write, rename), as its clients would see it"
+                servers.append((name, None))
                 files = place / "putloop"
                 files.mkdir()
-                words = [run.subject.compile("putloop", folder, "putloop.c"), files, image_file, few, NAMES]
-                things.append(("loop", lambda words=words: loop_latencies(words)))
+                # Twice as many files take as long, and so as many waits for the journal are likely.
+                words = [run.subject.compile("putloop", folder, "putloop.c"), files, image_file, 2 * few, NAMES]
+                things += [
+                    ((name, number), lambda words=words, number=number: events.words(*words, number))
+                    for number in CONNECTIONS
+                ]
             found = run.alternate(things)
             for (name, _), suffix, goal in zip(servers, ("", " limit"), (GOAL, None)):
                 yield row(id + suffix, name, goal, {number: found[name, number] for number in CONNECTIONS})
-            if "loop" in found:
-                each = dict(zip(CONNECTIONS, zip(*found["loop"])))
-                yield row(id + " limit", "files of the C loop of P7, for clients that wait for one file each", None, each)
 
 
 def latencies(server, requests, connections, options):
     found = clients.redis_benchmark(server.address, requests=requests, connections=connections, **options)
     return found["p99_latency_ms"], found["avg_latency_ms"], found["max_latency_ms"]
-
-
-def loop_latencies(words):
-    """Returns p99, mean and maximum for each number of connections."""
-    lines = processes.run([*words, *CONNECTIONS]).splitlines()[1:]
-    return [tuple(float(word) for word in line.split()) for line in lines]
 
 
 def row(id, what, goal, found):

@@ -26,6 +26,7 @@ def rows(run):
     loop = run.subject.compile(
         "vipsloop", folder, "vipsloop.c", sources / "vips.c", libraries=["-I", sources / "include", *flags, "-lm"]
     )
+    folder.chmod(0o711)  # So that another account can reach the socket.
     with disk.file_system(folder, run.scaled(20_000, 2_000)) as place:
         yield from making(run, place, source, loop)
         yield hits(run, place, source)
@@ -49,7 +50,7 @@ def make_source(folder):
 def start(run, folder, name, **settings):
     home = folder / name
     home.mkdir()
-    for place in (run.home, folder, home):  # So that another account can reach the socket.
+    for place in (run.home, folder, home):
         place.chmod(0o711)
     return run.subject.start(home, **settings).wait_for(home / "thumbcached.sock")
 
@@ -198,6 +199,8 @@ def tail(run, folder, source):
                 other.start()
             time.sleep(0.5)
             try:
+                if any(other.exitcode is not None for other in others):
+                    raise processes.Failed("an account that requests renditions has ended")
                 return p99()
             finally:
                 is_over.set()

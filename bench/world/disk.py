@@ -7,14 +7,15 @@ import shutil
 from world import processes
 
 
-#: MiB. The journal that mkfs would choose for so small a file system often fills up, and then writers wait for it.
+#: MiB: mkfs's default for a disk of 32 to 64 GiB. Its default for these small file systems, 32 to 128 MiB, fills up within
+#: a run, and writers then wait until it is written back.
 JOURNAL = 256
 
 
 @contextlib.contextmanager
 def file_system(folder, count):
     """Yields a directory for `count` small files. For root it is a new ext4 in a loop device, with default options but a
-    journal as large as on a disk; otherwise an ordinary directory.
+    larger journal; otherwise an ordinary directory.
 
     The file systems of containers and small virtual machines may lack a journal, which changes the cost of creating and
     deleting files and of fsync. Unmounting is also much faster than deleting two million files.

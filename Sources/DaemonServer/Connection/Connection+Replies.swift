@@ -137,15 +137,16 @@ extension Reply {
         _ served: ServedImage, keys: [MetaKey], epoch: UInt64, now: Int64, _ version: RESPVersion
     ) -> Reply {
         let record = served.image.record
-        var bytes = ByteBufferAllocator().buffer(capacity: usualMeta)
-        var start: ByteBuffer?
+        // The image is the first key.
+        var bytes = ByteBufferAllocator().buffer(capacity: 32)
+        var first: ByteBuffer?
         bytes.writeMapHeader(count: keys.count, version: version)
         for key in keys {
             bytes.writeBulkString(key.rawValue)
             switch key {
             case .image:
-                start = bytes
-                bytes = ByteBufferAllocator().buffer(capacity: usualMeta)
+                first = bytes
+                bytes = ByteBufferAllocator().buffer(capacity: 512)
             case .digest: bytes.writeBulkString(record.digest.hex)
             case .type: bytes.writeBulkString(record.shape.kind.mediaType)
             case .length: bytes.writeRESPInteger(served.image.bytes.count)
@@ -164,10 +165,7 @@ extension Reply {
                 }
             }
         }
-        guard let start else { return Reply(bytes) }
-        return Reply(start: start, image: served.image.bytes.framed, rest: bytes)
+        guard let first else { return Reply(bytes) }
+        return Reply(first, image: served.image.bytes.framed, rest: bytes)
     }
-
-    /// Bytes for all keys but the image.
-    private static var usualMeta: Int { 448 }
 }

@@ -1,29 +1,29 @@
 import DequeModule
 import NIOCore
 
-/// An encoded reply. The image between metadata is a part of its own, so that it is not copied.
+/// An encoded reply. With META, the image is a separate part, so that it is sent without a copy.
 struct Reply {
-    private let start: ByteBuffer
+    private let first: ByteBuffer
     private let image: (framed: ByteBuffer, rest: ByteBuffer)?
 
-    init(_ bytes: ByteBuffer) { (start, image) = (bytes, nil) }
+    init(_ bytes: ByteBuffer) { (first, image) = (bytes, nil) }
 
     /// - Parameters:
-    ///   - start: the bytes before the image.
-    ///   - framed: the image with its length.
+    ///   - first: the bytes before the image.
+    ///   - framed: the image as a bulk string.
     ///   - rest: the bytes after the image.
-    init(start: ByteBuffer, image framed: ByteBuffer, rest: ByteBuffer) {
-        self.start = start
+    init(_ first: ByteBuffer, image framed: ByteBuffer, rest: ByteBuffer) {
+        self.first = first
         image = (framed, rest)
     }
 
     var readableBytes: Int {
-        start.readableBytes + (image.map { $0.framed.readableBytes + $0.rest.readableBytes } ?? 0)
+        first.readableBytes + (image.map { $0.framed.readableBytes + $0.rest.readableBytes } ?? 0)
     }
 
     /// Calls `body` with each part in order.
     func forEachPart(_ body: (ByteBuffer) -> Void) {
-        body(start)
+        body(first)
         if let image {
             body(image.framed)
             body(image.rest)

@@ -3,35 +3,52 @@ import ThumbcacheProtocol
 
 /// Splits the input of a connection into replies.
 ///
-/// Only a reply that arrives in several reads is copied. The others share the storage of their read.
-/// `NIOSingleStepByteToMessageProcessor` appends each read to the bytes that are left, and so copies most of the input.
+/// Copies only a reply that spans several reads, and few bytes after it. Other replies share the storage of their read.
+/// `NIOSingleStepByteToMessageProcessor` would append each read to the unconsumed bytes, and so copy most of the input.
 struct ReplyDecoder {
     /// In bytes.
     let longestReply: Int
-    /// The beginning of an incomplete reply. No storage otherwise, so that an idle connection does not keep an image.
+    /// The unconsumed bytes of the current read.
+    private var read = ByteBuffer()
+    /// The beginning of a reply that earlier reads have not completed. No storage otherwise, so that an idle connection
+    /// does not keep an image.
     private(set) var partial = ByteBuffer()
-    /// Bytes that are added to a short partial reply at a time.
-    private static let leastStep = 4 << 10
+    /// Bytes missing in the current string of ``partial``; 0 if unknown.
+    private var missing = 0
+    /// The minimum number of bytes after the missing ones that are appended before ``partial`` is parsed again.
+    private static let step = 512
 
     init(longestReply: Int) { self.longestReply = longestReply }
 
-    /// - Throws: ``ProtocolError`` of the parser or of `deliver`. The rest of the input is lost then.
-    mutating func decode(_ input: ByteBuffer, _ deliver: (Value) throws(ProtocolError) -> Void) throws(ProtocolError) {
-        var input = input
+    /// Adds a read. Call ``next()`` until it returns nil before the next one.
+    mutating func append(_ read: ByteBuffer) { self.read = read }
+
+    /// Returns the next reply; nil if more input is needed.
+    /// - Throws: ``ProtocolError`` if the input is invalid. It must not be called again then.
+    mutating func next() throws(ProtocolError) -> Value? {
         while partial.readableBytes > 0 {
-            let count = min(max(partial.readableBytes, Self.leastStep), input.readableBytes)
-            guard count > 0 else { return }
-            partial.writeBytes(input.readableBytesView.prefix(count))
-            input.moveReaderIndex(forwardBy: count)
-            guard let value = try partial.readReply(limit: longestReply) else { continue }
+            // An eighth of a long reply, so that an array of many strings is parsed few times.
+            let count = min(max(missing + Self.step, partial.readableBytes / 8), read.readableBytes)
+            guard count > 0 else {
+                read = ByteBuffer()
+                return nil
+            }
+            partial.writeBytes(read.readableBytesView.prefix(count))
+            read.moveReaderIndex(forwardBy: count)
+            guard let value = try partial.readReply(limit: longestReply, missing: &missing) else { continue }
             // The bytes after this reply belong to the next ones.
-            input.moveReaderIndex(to: input.readerIndex - partial.readableBytes)
+            read.moveReaderIndex(to: read.readerIndex - partial.readableBytes)
             partial = ByteBuffer()
-            try deliver(value)
+            return value
         }
-        while let value = try input.readReply(limit: longestReply) { try deliver(value) }
-        guard input.readableBytes > 0 else { return }
-        partial = ByteBufferAllocator().buffer(capacity: input.readableBytes + Self.leastStep)
-        partial.writeBytes(input.readableBytesView)
+        if let value = try read.readReply(limit: longestReply, missing: &missing) { return value }
+        if read.readableBytes > 0 {
+            // A declared length must not cause a large allocation before the bytes arrive.
+            let room = min(missing, read.readableBytes + (64 << 10)) + Self.step
+            partial = ByteBufferAllocator().buffer(capacity: read.readableBytes + room)
+            partial.writeBytes(read.readableBytesView)
+        }
+        read = ByteBuffer()
+        return nil
     }
 }

@@ -88,8 +88,9 @@ final class ReplyHandler: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        do {
-            try replies?.decode(unwrapInboundIn(data)) { value throws(ProtocolError) in try deliver(value) }
+        replies?.append(unwrapInboundIn(data))
+        do throws(ProtocolError) {
+            while let value = try replies?.next() { try deliver(value) }
         } catch {
             fail(error, context)
         }
@@ -126,7 +127,7 @@ final class ReplyHandler: ChannelInboundHandler {
     }
 
     /// Ends immediately: after a protocol error, message boundaries are unknown.
-    private func fail(_ error: any Error, _ context: ChannelHandlerContext) {
+    private func fail(_ error: ProtocolError, _ context: ChannelHandlerContext) {
         failAll(for: error)
         context.close(promise: nil)
     }
@@ -138,8 +139,8 @@ final class ReplyHandler: ChannelInboundHandler {
         sendAll()
     }
 
-    private func failAll(for error: (any Error)? = nil) {
-        if let error = error as? ProtocolError { failure = .protocolViolation(error.message) }
+    private func failAll(for error: ProtocolError? = nil) {
+        if let error { failure = .protocolViolation(error.message) }
         replies = nil
         endAnswered()
         while let exchange = waiting.popFirst() { exchange.end(.failure(failure)) }

@@ -8,8 +8,21 @@ extension ByteBuffer {
     ///   - depth: the maximum nesting of arrays and maps; 1 permits an array of plain values.
     /// - Throws: ``ProtocolError`` if the bytes are not a reply that thumbcached sends, or exceed a limit.
     public mutating func readReply(limit: Int = 1 << 30, depth: Int = 16) throws(ProtocolError) -> Value? {
+        var missing = 0
+        return try readReply(limit: limit, depth: depth, missing: &missing)
+    }
+
+    /// As ``readReply(limit:depth:)``.
+    /// - Parameter missing: if more bytes are needed, set to the number of bytes missing in the current string; 0 if
+    ///   unknown.
+    public mutating func readReply(
+        limit: Int = 1 << 30, depth: Int = 16, missing: inout Int
+    ) throws(ProtocolError) -> Value? {
         var reader = ReplyParser(rest: self, end: readerIndex + limit)
-        guard let value = try reader.value(depth: depth) else { return nil }
+        guard let value = try reader.value(depth: depth) else {
+            missing = reader.missing
+            return nil
+        }
         self = reader.rest
         return value
     }
@@ -19,6 +32,10 @@ private struct ReplyParser {
     var rest: ByteBuffer
     /// The index at which the size limit is reached.
     let end: Int
+    /// Bytes missing in the current string; 0 if unknown.
+    var missing = 0
+
+    init(rest: ByteBuffer, end: Int) { (self.rest, self.end) = (rest, end) }
 
     /// Maximum length of a line in bytes, including marker and CRLF.
     private static var maximumLine: Int { 64 << 10 }
@@ -69,7 +86,10 @@ private struct ReplyParser {
 
     private mutating func string(_ length: Int) throws(ProtocolError) -> ByteBuffer? {
         guard length <= end - rest.readerIndex - 2 else { throw tooLong }
-        guard rest.readableBytes >= length + 2, let bytes = rest.readSlice(length: length) else { return nil }
+        guard rest.readableBytes >= length + 2, let bytes = rest.readSlice(length: length) else {
+            missing = length + 2 - rest.readableBytes
+            return nil
+        }
         guard rest.readInteger(as: UInt16.self) == 0x0D0A else {
             throw ProtocolError("a string does not end with CRLF after its \(length) bytes")
         }

@@ -156,4 +156,26 @@ import ThumbcacheProtocol
             #expect(isEqual)
         }
     }
+
+    @Test(arguments: [RESPVersion.two, .three])
+    func `large images with META are in order, also if the peer reads late`(_ version: RESPVersion) async throws {
+        try await TestDaemon.run { daemon in
+            let other = try await daemon.connectWithAlice()
+            let image = SampleImage.png("bob", size: 8 << 10)
+            #expect(try await other.call(["PUT", "alice", "bob"].map { ByteBuffer(string: $0) } + [image]) == .ok)
+            let client = try await daemon.connect(reads: false)
+            let requests = (0..<200).flatMap { [["GET", "alice", "bob", "META"], ["ECHO", "\($0)"]] }
+            try await client.pipeline((version == .three ? [["HELLO", "3"]] : []) + requests)
+            // The loop has filled the socket.
+            for _ in 0..<3 { #expect(try await other.call("PING") == .simpleString("PONG")) }
+            try await client.startReading()
+            if version == .three { _ = try await client.reply() }
+            let replies = try await client.replies(requests.count)
+            for number in 0..<200 {
+                #expect(replies[2 * number]["image"] == .bulk(image))
+                #expect(replies[2 * number]["epoch"] == replies[0]["epoch"])
+                #expect(replies[2 * number + 1] == bulk("\(number)"))
+            }
+        }
+    }
 }

@@ -32,7 +32,7 @@ extension MemoryBudgetTests {
             var clients: [TestClient] = []
             for number in 0..<16 {
                 let client = try await daemon.connect(reads: false)
-                // A map is built per request; the image alone is shared.
+                // The replies share the image, with META as well.
                 let words = ["GET", "alice", "bob"] + (number.isMultiple(of: 2) ? [] : ["META"])
                 try await client.pipeline([words, ["PING"]])
                 clients.append(client)

@@ -8,7 +8,10 @@ import ThumbcacheProtocol
     /// Decodes the reads, and returns all replies.
     private func decode(_ decoder: inout ReplyDecoder, _ reads: ByteBuffer...) throws -> [Value] {
         var values: [Value] = []
-        for read in reads { try decoder.decode(read) { values.append($0) } }
+        for read in reads {
+            decoder.append(read)
+            while let value = try decoder.next() { values.append(value) }
+        }
         return values
     }
 
@@ -16,20 +19,26 @@ import ThumbcacheProtocol
         "$\(count)\r\n\(String(repeating: byte, count: count))\r\n"
     }
 
+    private func image(_ bytes: String) -> Value { .bulk(ByteBuffer(string: bytes)) }
+
     @Test func `replies are the same wherever reads begin and end`() throws {
-        let text =
-            "+OK\r\n" + bulk("a", 9_000) + "*2\r\n:7\r\n" + bulk("b", 5_000) + "-ERR no\r\n" + bulk("c", 0) + "_\r\n"
+        let array = "*300\r\n" + (0..<100).map { "$5\r\nimage\r\n:\($0)\r\n_\r\n" }.joined()
+        let text = "+OK\r\n" + bulk("a", 9_000) + array + bulk("b", 70_000) + "-ERR no\r\n" + bulk("c", 0) + "_\r\n"
         let all = ByteBuffer(string: text)
         var decoder = ReplyDecoder(longestReply: 1 << 20)
         let expected = try decode(&decoder, all)
-        #expect(expected.count == 6)
-        for size in [1, 2, 3, 7, 100, 4_095, 4_096, 4_097, 9_010, 14_000] {
+        #expect(expected.count == 7)
+        for size in [1, 2, 3, 7, 100, 511, 512, 513, 4_096, 9_010, 60_000] {
             var (rest, values) = (all, [Value]())
-            while let read = rest.readSlice(length: min(size, rest.readableBytes)), read.readableBytes > 0 {
+            while rest.readableBytes > 0 {
+                // Not at the beginning of its buffer.
+                var read = ByteBuffer(string: "before")
+                read.moveReaderIndex(forwardBy: read.readableBytes)
+                if var bytes = rest.readSlice(length: min(size, rest.readableBytes)) { read.writeBuffer(&bytes) }
                 values += try decode(&decoder, read)
             }
             #expect(values == expected, "\(size) bytes per read")
-            #expect(decoder.partial.capacity == 0)
+            #expect(decoder.partial.storageCapacity == 0)
         }
     }
 
@@ -45,28 +54,69 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `only a reply that arrives in two reads is copied`() throws {
+    @Test func `only a reply that spans two reads is copied`() throws {
         var decoder = ReplyDecoder(longestReply: 1 << 20)
         #expect(try decode(&decoder, ByteBuffer(string: "$6000\r\naaa")).isEmpty)
         let read = ByteBuffer(string: String(repeating: "a", count: 5_997) + "\r\n" + bulk("b", 6_000) + "$6000\r\nc")
         let values = try decode(&decoder, read)
         #expect(
-            values == [.bulk(ByteBuffer(repeating: 97, count: 6_000)), .bulk(ByteBuffer(repeating: 98, count: 6_000))])
+            values == [image(String(repeating: "a", count: 6_000)), image(String(repeating: "b", count: 6_000))])
         let isShared = values.map { value in
             guard case .bulk(let bytes) = value else { return false }
             return read.withUnsafeReadableBytes { read in
                 bytes.withUnsafeReadableBytes { bytes in
-                    bytes.baseAddress.map { read.indices.contains($0 - (read.baseAddress ?? $0)) } ?? false
+                    guard let start = read.baseAddress, let address = bytes.baseAddress else { return false }
+                    return (start..<start + read.count).contains(address)
                 }
             }
         }
         #expect(isShared == [false, true])
-        // The read, and with it the second image, is not retained.
+        // The incomplete third reply does not retain the read, and so the second image.
         #expect(decoder.partial.storageCapacity <= 8 << 10)
     }
 
-    @Test func `a reply that is too long is an error in its first read`() throws {
+    @Test func `an idle connection releases the last reply`() throws {
+        var decoder = ReplyDecoder(longestReply: 1 << 20)
+        #expect(try decode(&decoder, ByteBuffer(substring: bulk("a", 5_000).prefix(3_000))).isEmpty)
+        #expect(try decode(&decoder, ByteBuffer(substring: bulk("a", 5_000).dropFirst(3_000))).count == 1)
+        #expect(decoder.partial.storageCapacity == 0)
+    }
+
+    @Test func `a declared length causes no large allocation`() throws {
+        var decoder = ReplyDecoder(longestReply: 1 << 30)
+        #expect(try decode(&decoder, ByteBuffer(string: "$1000000000\r\na")).isEmpty)
+        #expect(decoder.partial.storageCapacity <= 256 << 10)
+    }
+
+    @Test func `invalid input is an error once its first byte is read, after the replies before it`() throws {
+        for reads in [["$2\r\na", "bXX"], ["$2\r\nab\r", "X"], ["?\r\n"]] {
+            var (decoder, values) = (ReplyDecoder(longestReply: 1_000), [Value]())
+            decoder.append(ByteBuffer(string: "+first\r"))
+            #expect(try decoder.next() == nil)
+            decoder.append(ByteBuffer(string: "\n" + reads[0]))
+            #expect(throws: ProtocolError.self) {
+                while let value = try decoder.next() { values.append(value) }
+                for read in reads.dropFirst() {
+                    decoder.append(ByteBuffer(string: read))
+                    while let value = try decoder.next() { values.append(value) }
+                }
+            }
+            #expect(values == [.simpleString("first")])
+        }
+    }
+
+    @Test func `a reply or line that is too long is an error`() throws {
         var decoder = ReplyDecoder(longestReply: 1_000)
         #expect(throws: ProtocolError.self) { try decode(&decoder, ByteBuffer(string: "$2000\r\naaa")) }
+        decoder = ReplyDecoder(longestReply: 1_000)
+        let read = ByteBuffer(string: "+" + String(repeating: "a", count: 99))
+        var reads = 0
+        #expect(throws: ProtocolError.self) {
+            while reads < 100 {
+                reads += 1
+                _ = try decode(&decoder, read)
+            }
+        }
+        #expect(reads <= 11)
     }
 }
