@@ -62,12 +62,33 @@ private func event(_ payload: ByteBuffer) {
 }
 
 private func replies(_ bytes: ByteBuffer) {
-    var buffer = bytes
+    var (buffer, values) = (bytes, [Value]())
     do throws(ProtocolError) {
-        while let value = try buffer.readReply(limit: 1 << 20) { read(value) }
+        while let value = try buffer.readReply(limit: 1 << 20) {
+            read(value)
+            values.append(value)
+        }
     } catch {
         check(!error.message.isEmpty, "a reply is rejected without a reason")
     }
+    for size in [3, 64, 600] {
+        check(decode(bytes, inReadsOf: size) == values, "the size of reads changes the replies")
+    }
+}
+
+/// Returns the replies before the first invalid one.
+private func decode(_ bytes: ByteBuffer, inReadsOf size: Int) -> [Value] {
+    var (rest, values) = (bytes, [Value]())
+    var decoder = ReplyDecoder(longestReply: 1 << 20)
+    do throws(ProtocolError) {
+        while rest.readableBytes > 0, let read = rest.readSlice(length: min(size, rest.readableBytes)) {
+            decoder.append(read)
+            while let value = try decoder.next() { values.append(value) }
+        }
+    } catch {
+        check(!error.message.isEmpty, "a reply is rejected without a reason")
+    }
+    return values
 }
 
 private func read(_ value: Value) {
