@@ -199,9 +199,10 @@ def tail(run, folder, source):
                 other.start()
             time.sleep(0.5)
             try:
+                found = p99()
                 if any(other.exitcode is not None for other in others):
-                    raise processes.Failed("an account that requests renditions has ended")
-                return p99()
+                    raise processes.Failed("a process that requests renditions has exited")
+                return found
             finally:
                 is_over.set()
                 for other in others:

@@ -137,8 +137,8 @@ extension Reply {
         _ served: ServedImage, keys: [MetaKey], epoch: UInt64, now: Int64, _ version: RESPVersion
     ) -> Reply {
         let record = served.image.record
-        // The image is the first key.
-        var bytes = ByteBufferAllocator().buffer(capacity: 32)
+        // With an image, it is the first key.
+        var bytes = ByteBufferAllocator().buffer(capacity: keys.first == .image ? 32 : 512)
         var first: ByteBuffer?
         bytes.writeMapHeader(count: keys.count, version: version)
         for key in keys {

@@ -3,32 +3,36 @@ import ThumbcacheProtocol
 
 /// Splits the input of a connection into replies.
 ///
-/// Copies only a reply that spans several reads, and few bytes after it. Other replies share the storage of their read.
-/// `NIOSingleStepByteToMessageProcessor` would append each read to the unconsumed bytes, and so copy most of the input.
+/// Copies only a reply that spans several reads, and at most 512 bytes or a quarter of its length after it. Other replies
+/// share the storage of their read. `NIOSingleStepByteToMessageProcessor` would append each read to the unconsumed bytes,
+/// and so copy most of the input.
 struct ReplyDecoder {
     /// In bytes.
     let longestReply: Int
     /// The unconsumed bytes of the current read.
-    private var read = ByteBuffer()
+    private(set) var read = ByteBuffer()
     /// The beginning of a reply that earlier reads have not completed. No storage otherwise, so that an idle connection
     /// does not keep an image.
     private(set) var partial = ByteBuffer()
-    /// Bytes missing in the current string of ``partial``; 0 if unknown.
+    /// Bytes missing in the incomplete string of ``partial``; 0 if unknown.
     private var missing = 0
     /// The minimum number of bytes after the missing ones that are appended before ``partial`` is parsed again.
     private static let step = 512
 
     init(longestReply: Int) { self.longestReply = longestReply }
 
-    /// Adds a read. Call ``next()`` until it returns nil before the next one.
-    mutating func append(_ read: ByteBuffer) { self.read = read }
+    /// Adds a read. Before the next read, call ``next()`` until it returns nil.
+    mutating func append(_ read: ByteBuffer) {
+        assert(self.read.readableBytes == 0, "decode the previous read first")
+        self.read = read
+    }
 
     /// Returns the next reply; nil if more input is needed.
-    /// - Throws: ``ProtocolError`` if the input is invalid. It must not be called again then.
+    /// - Throws: ``ProtocolError`` if the input is invalid. The decoder must not be used then.
     mutating func next() throws(ProtocolError) -> Value? {
         while partial.readableBytes > 0 {
-            // An eighth of a long reply, so that an array of many strings is parsed few times.
-            let count = min(max(missing + Self.step, partial.readableBytes / 8), read.readableBytes)
+            // A quarter of a long reply, so that the number of parses of a long array grows with its logarithm.
+            let count = min(max(missing + Self.step, partial.readableBytes / 4), read.readableBytes)
             guard count > 0 else {
                 read = ByteBuffer()
                 return nil

@@ -12,9 +12,8 @@ extension ByteBuffer {
         return try readReply(limit: limit, depth: depth, missing: &missing)
     }
 
-    /// As ``readReply(limit:depth:)``.
-    /// - Parameter missing: if more bytes are needed, set to the number of bytes missing in the current string; 0 if
-    ///   unknown.
+    /// Reads the next reply as ``readReply(limit:depth:)`` does, and reports how many bytes an incomplete string lacks.
+    /// - Parameter missing: set if the result is nil: the missing bytes of the incomplete string; 0 if unknown.
     public mutating func readReply(
         limit: Int = 1 << 30, depth: Int = 16, missing: inout Int
     ) throws(ProtocolError) -> Value? {
@@ -32,10 +31,8 @@ private struct ReplyParser {
     var rest: ByteBuffer
     /// The index at which the size limit is reached.
     let end: Int
-    /// Bytes missing in the current string; 0 if unknown.
+    /// Bytes missing in the incomplete string; 0 if unknown.
     var missing = 0
-
-    init(rest: ByteBuffer, end: Int) { (self.rest, self.end) = (rest, end) }
 
     /// Maximum length of a line in bytes, including marker and CRLF.
     private static var maximumLine: Int { 64 << 10 }

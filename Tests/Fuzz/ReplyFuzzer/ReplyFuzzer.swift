@@ -62,22 +62,25 @@ private func event(_ payload: ByteBuffer) {
 }
 
 private func replies(_ bytes: ByteBuffer) {
-    var (buffer, values) = (bytes, [Value]())
+    var (buffer, values, isValid) = (bytes, [Value](), true)
     do throws(ProtocolError) {
         while let value = try buffer.readReply(limit: 1 << 20) {
             read(value)
             values.append(value)
         }
     } catch {
+        isValid = false
         check(!error.message.isEmpty, "a reply is rejected without a reason")
     }
-    for size in [3, 64, 600] {
-        check(decode(bytes, inReadsOf: size) == values, "the size of reads changes the replies")
+    // Many short reads of a long array take too long.
+    for size in bytes.readableBytes < 512 ? [3, 64] : [64, 600] {
+        let decoded = decode(bytes, inReadsOf: size)
+        check(decoded.values == values && decoded.isValid == isValid, "the size of reads changes the replies")
     }
 }
 
 /// Returns the replies before the first invalid one.
-private func decode(_ bytes: ByteBuffer, inReadsOf size: Int) -> [Value] {
+private func decode(_ bytes: ByteBuffer, inReadsOf size: Int) -> (values: [Value], isValid: Bool) {
     var (rest, values) = (bytes, [Value]())
     var decoder = ReplyDecoder(longestReply: 1 << 20)
     do throws(ProtocolError) {
@@ -85,10 +88,10 @@ private func decode(_ bytes: ByteBuffer, inReadsOf size: Int) -> [Value] {
             decoder.append(read)
             while let value = try decoder.next() { values.append(value) }
         }
+        return (values, true)
     } catch {
-        check(!error.message.isEmpty, "a reply is rejected without a reason")
+        return (values, false)
     }
-    return values
 }
 
 private func read(_ value: Value) {

@@ -143,6 +143,17 @@ import Testing
 }
 
 @Suite struct ValueTests {
+    @Test(arguments: [
+        ("$10\r\nab", 10), ("$10\r\n0123456789\r", 1), ("%1\r\n+key\r\n$3\r\n", 5), ("*2\r\n:1\r\n", 0), ("$10", 0),
+        ("", 0),
+    ])
+    func `The bytes missing in an incomplete string are known`(_ row: (text: String, missing: Int)) throws {
+        var (buffer, missing) = (ByteBuffer(string: row.text), -1)
+        #expect(try buffer.readReply(missing: &missing) == nil)
+        #expect(missing == row.missing)
+        #expect(buffer == ByteBuffer(string: row.text))
+    }
+
     @Test func `A map reads the same in both versions`() {
         let entries: [Value] = [.bulk(ByteBuffer(string: "epoch")), .integer(3), .simpleString("bytes"), .null]
         for value in [Value.array(entries), .map(entries)] {
