@@ -22,7 +22,7 @@ import ThumbcacheProtocol
     private func image(_ bytes: String) -> Value { .bulk(ByteBuffer(string: bytes)) }
 
     @Test func `replies are the same wherever reads begin and end`() throws {
-        let array = "*300\r\n" + (0..<100).map { "$5\r\nimage\r\n:\($0)\r\n_\r\n" }.joined()
+        let array = "*120\r\n" + (0..<40).map { "$5\r\nimage\r\n:\($0)\r\n_\r\n" }.joined()
         let text = "+OK\r\n" + bulk("a", 9_000) + array + bulk("b", 70_000) + "-ERR no\r\n" + bulk("c", 0) + "_\r\n"
         let all = ByteBuffer(string: text)
         var decoder = ReplyDecoder(longestReply: 1 << 20)
