@@ -34,7 +34,7 @@ bit loggedIn, loggedOut, isClosed;
 #define inUse (inMemory | onDisk | bit(replaced) | bit(image[GET]) | bit(image[DOWNLOAD]) | bit(image[WRITE]) \
     | bit(image[PUT]) | bit(image[RENDER]))
 #define known (inUse & ~((step[PUT] < 3) * bit(image[PUT])) & ~1)
-#define halfWritten ((temporary[WRITE] && step[WRITE] == 3) * bit(image[WRITE]) \
+#define halfWritten ((temporary[WRITE] && step[WRITE] == 2) * bit(image[WRITE]) \
     | (temporary[PUT] && step[PUT] == 2) * bit(image[PUT]) | (replaced != 0) * bit(replaced))
 #define busy (step[GET] == 1 || step[WRITE] || step[PUT] && step[PUT] < 4)
 #define isFree(worker) (!step[worker] && phase == Opened \
@@ -149,7 +149,7 @@ active proctype world() {
     /* step: UserCache.purge, RequestCoordinator.purge */
     :: atomic { at == Fence && !lock -> lock = 1; removing = 1; end_flights();
         old = (old | bit(image[PUT])) & ~1; at = Temporaries }
-    /* step: ImageFiles.removeAll, ImageFiles.removeStaleTemporaries. Mutation 4: files of writers stay */
+    /* step: ImageFiles.removeAll, TemporaryFileRegistry.files. Mutation 4: files of writers stay */
     :: atomic { at == Temporaries -> at = Entries; stale = 0;
         temporary[WRITE] = temporary[WRITE] && MUTATION == 4; temporary[PUT] = temporary[PUT] && MUTATION == 4 }
     /* step: ImageFiles.removeEntries */
@@ -204,17 +204,16 @@ active proctype world() {
         :: MUTATION == 9 || phase == Opened && storing[key[WRITE]] == image[WRITE] -> temporary[WRITE] = 1; step[WRITE] = 2
         :: else -> finish(WRITE)
         fi }
-    /* step: TemporaryFileRegistry.mayWrite */
-    :: atomic { step[WRITE] == 2 -> if :: temporary[WRITE] -> step[WRITE] = 3 :: else -> finish(WRITE) fi }
-    /* step: RequestCoordinator.mayStore, ImageFiles.renameToFinalName. Mutation 3: a write ignores the fence */
-    :: atomic { step[WRITE] == 3 && !lock ->
+    /* step: RequestCoordinator.mayStore, TemporaryFileRegistry.contains, ImageFiles.renameToFinalName. Mutation 3: a
+     * write ignores the fence */
+    :: atomic { step[WRITE] == 2 && !lock ->
         if
         :: temporary[WRITE] && phase == Opened && storing[key[WRITE]] == image[WRITE] || MUTATION == 3 ->
-            place(WRITE); step[WRITE] = 4
+            place(WRITE); step[WRITE] = 3
         :: else -> finish(WRITE)
         fi }
     /* step: RequestCoordinator.stored */
-    :: atomic { step[WRITE] == 4 -> lock = 0; replaced = 0;
+    :: atomic { step[WRITE] == 3 -> lock = 0; replaced = 0;
         storing[key[WRITE]] = (storing[key[WRITE]] == image[WRITE] -> 0 : storing[key[WRITE]]); finish(WRITE) }
     /* step: UserCache.requestSource, UserCache.render */
     :: atomic { isFree(RENDER) && !memory[R] && (memory[S] || storing[S]) ->

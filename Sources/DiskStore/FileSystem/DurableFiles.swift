@@ -174,5 +174,7 @@ final class TemporaryNames: Sendable {
 
     func isTemporary(_ name: FileName) -> Bool { name.bytes.starts(with: Self.prefix) }
 
-    func isStale(_ name: FileName) -> Bool { isTemporary(name) && !name.bytes.starts(with: ours) }
+    func isOurs(_ name: FileName) -> Bool { name.bytes.starts(with: ours) }
+
+    func isStale(_ name: FileName) -> Bool { isTemporary(name) && !isOurs(name) }
 }

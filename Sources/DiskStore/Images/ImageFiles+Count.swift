@@ -8,12 +8,11 @@ extension ImageFiles {
     /// bucket while counting it, so that the sum is exact beside concurrent writes.
     func count(_ generation: Generation, until isStopped: () -> Bool, yield: YieldToOthers) throws {
         let isCounted = ledger.withLockedValue { $0.usage(of: generation.number) } != nil
-        if isCounted, generation.hasNoStaleFiles { return }
+        if isCounted { return }
         var failure = FirstFailure()
         // A file that cannot be removed does not prevent counting.
         failure.attempt {
             if let directory = try existingDirectory(of: generation) { try tidy(directory) }
-            generation.markStaleFilesRemoved()
         }
         while let bucket = ledger.withLockedValue({ $0.nextToCount(of: generation.number) }) {
             if isStopped() { return }
@@ -37,8 +36,14 @@ extension ImageFiles {
         // Bypass the directory cache: this passes through all buckets once.
         guard let found = try disk.existingDirectory(BucketName.fileName(bucket), in: directory) else { return Usage() }
         var usage = Usage(bytes: costs.directory)
-        for entry in try disk.names(in: found) {
+        for entry in try disk.names(in: found) where !disk.temporaries.isOurs(entry.name) {
             guard let status = try disk.status(of: entry.name, in: found) else { continue }
+            if disk.temporaries.isStale(entry.name), status.kind != .directory {
+                // A current key may open it, so a failed removal is retried.
+                temporaryFiles.register(entry.name, ofEarlierRunIn: generation, bucket: bucket)
+                removeTemporary(entry.name, in: found)
+                continue
+            }
             guard status.kind == .file, status.linkCount == 1, status.size <= costs.maximumEntry,
                 let address = EntryAddress(entry.name), address.bucket == bucket
             else {
@@ -53,12 +58,13 @@ extension ImageFiles {
         return usage
     }
 
-    /// Removes all but buckets and this run's temporary files from a generation's directory.
+    /// Removes all but buckets, and this run's temporary files of ``Disk/sync(_:_:)``, from a generation's directory.
     private func tidy(_ directory: Directory) throws {
         for entry in try disk.names(in: directory) {
             let isBucket = BucketName.bucket(of: entry.name) != nil && entry.kind != .file && entry.kind != .other
-            let isOurs = disk.temporaries.isTemporary(entry.name) && !disk.temporaries.isStale(entry.name)
-            guard !isBucket, !isOurs, let status = try disk.status(of: entry.name, in: directory) else { continue }
+            guard !isBucket, !disk.temporaries.isOurs(entry.name),
+                let status = try disk.status(of: entry.name, in: directory)
+            else { continue }
             try removeForeign(entry.name, status.kind, from: directory)
         }
     }

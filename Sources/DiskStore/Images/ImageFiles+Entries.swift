@@ -19,20 +19,17 @@ extension ImageFiles {
                 withLock(generation, address.bucket) { removeBucketIfEmpty(address.bucket, of: generation) }
             }
         }
-        guard
-            let (temporary, directory) = try prepareOrMakeRoom(
-                entry, at: address, in: generation, mayEvict, isCurrent)
+        guard let (temporary, bucket) = try prepareOrMakeRoom(entry, at: address, in: generation, mayEvict, isCurrent)
         else { return false }
-        defer { if !isPlaced { removeTemporary(temporary, in: directory) } }
+        defer { if !isPlaced { removeTemporary(temporary, in: bucket) } }
         try withLock(generation, address.bucket) {
-            guard temporaryFiles.mayWrite(temporary), isCurrent() else { return }
+            guard temporaryFiles.contains(temporary), isCurrent() else { return }
             let name = address.fileName
-            let bucket = try openOrCreateDirectory(of: generation, bucket: address.bucket)
             if !address.isUnsized { generation.markSized() }
             let old = try disk.status(of: name, in: bucket)
             if old?.kind == .directory { try trash.move(name, from: bucket) }
             let replaced = old?.kind == .file ? old : nil
-            try renameToFinalName(temporary, in: directory, as: name, in: bucket, isSwap: replaced != nil)
+            try renameToFinalName(temporary, to: name, in: bucket, isSwap: replaced != nil)
             isPlaced = true
             let freed = replaced.map { costs.file($0.size) } ?? 0
             ledger.withLockedValue { ledger in
@@ -45,7 +42,7 @@ extension ImageFiles {
         return isPlaced
     }
 
-    private typealias Prepared = (temporary: FileName, directory: Directory)
+    private typealias Prepared = (temporary: FileName, bucket: Directory)
 
     /// On a full disk, deletes trash and then evicts as many of this user's images as the entry needs (F4, F5). If the
     /// open directory has been removed, opens it again.
@@ -76,46 +73,34 @@ extension ImageFiles {
     /// Once may not suffice: the entry may need an inode and a directory, and other threads write, too.
     private static let maximumEvictions = 2
 
-    /// Returns nil without a file if the entry is no longer current.
+    /// Writes the temporary file. Returns nil without a file if the entry is no longer current.
+    ///
+    /// The file is in the bucket of the entry, because a rename from another directory takes a lock of the whole file
+    /// system, for which writers wait.
     private func prepare(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ isCurrent: () -> Bool
     ) throws -> Prepared? {
-        let directory = try openOrCreateDirectory(of: generation)
-        try retryFailedRemovals(of: generation, in: directory)
+        try retryFailedRemovals(of: generation)
         let temporary = disk.temporaries.make()
-        let isRegistered = try withLock(generation, address.bucket) {
-            guard isCurrent() else { return false }
-            // Created first, so that a full disk is noticed while there is nothing to undo.
-            _ = try openOrCreateDirectory(of: generation, bucket: address.bucket)
+        var created: OpenFile?
+        let bucket = try withLock(generation, address.bucket) { () -> Directory? in
+            guard isCurrent() else { return nil }
+            let bucket = try openOrCreateDirectory(of: generation, bucket: address.bucket)
+            created = try disk.open(temporary, in: bucket, for: .creating)
             // An earlier purge of the profile has made `isCurrent` false, and a later one finds the registration, since
             // both hold the commit lock. Otherwise a kill could leave a file that the current key opens (F78).
             temporaryFiles.register(temporary, of: address.profile, in: generation)
-            return true
+            return bucket
         }
-        guard isRegistered else { return nil }
-        var isMade = false
+        guard let bucket, var file = created.take() else { return nil }
         do {
-            var file = try disk.open(temporary, in: directory, for: .creating)
-            isMade = true
-            guard temporaryFiles.mayWrite(temporary) else {
-                // A purge before the file was created could not remove it. Registered again so that a failed removal is
-                // retried.
-                temporaryFiles.register(temporary, of: address.profile, in: generation)
-                removeTemporary(temporary, in: directory)
-                return nil
-            }
             try file.write(entry)
             try file.close()
         } catch {
-            if isMade {
-                removeTemporary(temporary, in: directory)
-            } else {
-                // Otherwise each attempt on a read-only disk would leave a registration.
-                temporaryFiles.unregister(temporary)
-            }
+            removeTemporary(temporary, in: bucket)
             throw error
         }
-        return (temporary, directory)
+        return (temporary, bucket)
     }
 
     /// Moves the temporary file to its name.
@@ -124,25 +109,25 @@ extension ImageFiles {
     /// ext4(5)), which made repeated PUTs of 8 KiB 2.7 times slower. A kill before the old file is removed leaves a
     /// temporary file, which the next start removes. A power cut within 30 s may lose both, which is a miss.
     private func renameToFinalName(
-        _ temporary: FileName, in directory: Directory, as name: FileName, in bucket: Directory, isSwap: Bool
+        _ temporary: FileName, to name: FileName, in bucket: Directory, isSwap: Bool
     ) throws {
         if isSwap {
             do throws(SystemError) {
-                try disk.exchange(temporary, in: directory, with: name, in: bucket)
-                return removeTemporary(temporary, in: directory)
+                try disk.exchange(temporary, in: bucket, with: name, in: bucket)
+                return removeTemporary(temporary, in: bucket)
             } catch {
                 // The file system cannot swap names.
             }
         }
-        try disk.rename(temporary, in: directory, to: name, in: bucket)
+        try disk.rename(temporary, in: bucket, to: name, in: bucket)
         temporaryFiles.unregister(temporary)
     }
 
     /// Removes a temporary file. If this fails, a purge of its profile retries or gives no receipt. Not moved to the
     /// trash, where it would survive such a purge.
-    private func removeTemporary(_ name: FileName, in directory: Directory) {
+    func removeTemporary(_ name: FileName, in bucket: Directory) {
         do {
-            try remove(name, from: directory)
+            try remove(name, from: bucket)
         } catch {
             temporaryFiles.markLeftOver(name)
             maintenance.retryLater()
@@ -150,19 +135,19 @@ extension ImageFiles {
         }
     }
 
-    /// Removes temporary files that could not be removed before. For maintenance, which has no open directory.
+    /// Removes temporary files that could not be removed before.
     func retryFailedRemovals(of generation: Generation) throws {
-        if temporaryFiles.leftOver(in: generation).isEmpty { return }
-        guard let directory = try existingDirectory(of: generation) else { return }
-        try retryFailedRemovals(of: generation, in: directory)
+        for (file, number) in temporaryFiles.leftOver(in: generation) {
+            if let bucket = try existingDirectory(of: generation, bucket: number) {
+                try remove(file, from: bucket)
+            } else {
+                temporaryFiles.unregister(file)
+            }
+        }
     }
 
-    private func retryFailedRemovals(of generation: Generation, in directory: Directory) throws(SystemError) {
-        for file in temporaryFiles.leftOver(in: generation) { try remove(file, from: directory) }
-    }
-
-    private func remove(_ temporary: FileName, from directory: Directory) throws(SystemError) {
-        try disk.unlinkIfPresent(temporary, in: directory)
+    private func remove(_ temporary: FileName, from bucket: Directory) throws(SystemError) {
+        try disk.unlinkIfPresent(temporary, in: bucket)
         // Only after success, so that a failure is retried.
         temporaryFiles.unregister(temporary)
     }
@@ -195,10 +180,8 @@ extension ImageFiles {
     /// Removes all sizes of a profile durably. The commit lock is held.
     func removeAll(of profile: HashedName, in generation: Generation) throws -> Usage {
         guard let directory = try existingDirectory(of: generation) else { return Usage() }
-        try removeStaleTemporaries(of: generation, in: directory)
-        for file in temporaryFiles.withdrawFiles(of: profile) { try remove(file, from: directory) }
         let removed = try removeEntries(of: profile, in: generation)
-        // Makes the removal of the bucket and of temporary files durable.
+        // Makes the removal of the bucket durable.
         try disk.sync(directory, .images(generation.key()))
         return removed
     }
@@ -207,8 +190,14 @@ extension ImageFiles {
         guard let bucket = try existingDirectory(of: generation, bucket: profile.bucket) else { return Usage() }
         var removed = Usage()
         var failure = FirstFailure()
+        for file in temporaryFiles.files(of: profile) { failure.attempt { try remove(file, from: bucket) } }
         let prefix = profile.fileName.bytes + [UInt8(ascii: ".")]
-        for entry in try disk.names(in: bucket) where entry.name.bytes.starts(with: prefix) {
+        for entry in try disk.names(in: bucket) {
+            // After a kill, a temporary file may contain an image of the profile (I3).
+            if disk.temporaries.isStale(entry.name), entry.kind != .directory {
+                failure.attempt { try disk.unlinkIfPresent(entry.name, in: bucket) }
+            }
+            guard entry.name.bytes.starts(with: prefix) else { continue }
             failure.attempt {
                 guard let status = try disk.status(of: entry.name, in: bucket) else { return }
                 try remove(entry.name, status, from: bucket, profile.bucket, of: generation)
@@ -220,17 +209,6 @@ extension ImageFiles {
         // Even if nothing was found: an entry evicted a moment ago would return after a power cut (I4).
         try disk.sync(bucket, .images(generation.key(profile.bucket)))
         return removed
-    }
-
-    /// Removes temporary files of earlier runs before the receipt for a profile (I3). After a kill during a swap, such
-    /// a file may be an image of any profile that a current key opens.
-    private func removeStaleTemporaries(of generation: Generation, in directory: Directory) throws {
-        if generation.hasNoStaleFiles { return }
-        let stale = try disk.names(in: directory).filter {
-            disk.temporaries.isStale($0.name) && $0.kind != .directory
-        }
-        for entry in stale { try disk.unlinkIfPresent(entry.name, in: directory) }
-        if !stale.isEmpty { try disk.sync(directory) }
     }
 
     /// Removes an entry from a bucket and from the ledger. The commit lock is held.

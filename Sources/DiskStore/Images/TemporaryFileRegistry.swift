@@ -1,48 +1,53 @@
 import NIOConcurrencyHelpers
 
-/// The temporary files that may exist, with the profile whose image each contains: a new image before its commit, or a
+/// The temporary files that exist, with the profile whose image each contains: a new image before its commit, or a
 /// replaced one about to be removed.
 ///
 /// A purge of the profile removes them (F78): after a kill, a current key would open them. The purge does not wait for
-/// writers, which call ``mayWrite(_:)`` before they write the contents and before the commit.
+/// writers, which look for their file here before the commit.
 ///
 /// A file that could not be removed stays registered as left over, and must be removed before the next image is
 /// written, so that there are never more than concurrent writers (I8).
 final class TemporaryFileRegistry: Sendable {
     private struct Entry {
-        let profile: HashedName
+        /// Nil if an earlier run has left the file.
+        let profile: HashedName?
         let generation: UInt64
+        let bucket: UInt8
         var isLeftOver = false
-        var isWithdrawn = false
     }
 
     private let entries = NIOLockedValueBox<[FileName: Entry]>([:])
 
-    /// Registers a file. Call this before creating it, or again before removing a file that a purge has unregistered.
+    /// Registers a new file. The commit lock is held.
     func register(_ file: FileName, of profile: HashedName, in generation: Generation) {
-        entries.withLockedValue { $0[file] = Entry(profile: profile, generation: generation.number) }
+        entries.withLockedValue {
+            $0[file] = Entry(profile: profile, generation: generation.number, bucket: profile.bucket)
+        }
     }
 
-    /// Whether no purge has withdrawn the file. Call this after creating it.
-    func mayWrite(_ file: FileName) -> Bool { entries.withLockedValue { $0[file]?.isWithdrawn == false } }
+    /// Registers a file that an earlier run has left.
+    func register(_ file: FileName, ofEarlierRunIn generation: Generation, bucket: UInt8) {
+        entries.withLockedValue { $0[file] = Entry(profile: nil, generation: generation.number, bucket: bucket) }
+    }
+
+    /// Whether the file exists. The commit lock is held.
+    func contains(_ file: FileName) -> Bool { entries.withLockedValue { $0[file] != nil } }
 
     func unregister(_ file: FileName) { entries.withLockedValue { $0[file] = nil } }
 
     /// Marks a file that still exists but that no thread uses any more.
     func markLeftOver(_ file: FileName) { entries.withLockedValue { $0[file]?.isLeftOver = true } }
 
-    func leftOver(in generation: Generation) -> [FileName] {
-        entries.withLockedValue { $0.filter { $1.generation == generation.number && $1.isLeftOver }.map(\.key) }
+    func leftOver(in generation: Generation) -> [(file: FileName, bucket: UInt8)] {
+        entries.withLockedValue { entries in
+            entries.filter { $1.generation == generation.number && $1.isLeftOver }.map { ($0, $1.bucket) }
+        }
     }
 
-    /// Returns the files of a profile, to be removed. From now on, ``mayWrite(_:)`` is false for them: a writer may create
-    /// its file after the purge has found none under that name.
-    func withdrawFiles(of profile: HashedName) -> [FileName] {
-        entries.withLockedValue { entries in
-            let files = entries.filter { $1.profile == profile }.map(\.key)
-            for file in files { entries[file]?.isWithdrawn = true }
-            return files
-        }
+    /// The files with images of a profile.
+    func files(of profile: HashedName) -> [FileName] {
+        entries.withLockedValue { $0.filter { $1.profile == profile }.map(\.key) }
     }
 
     func forget(_ generation: Generation) {

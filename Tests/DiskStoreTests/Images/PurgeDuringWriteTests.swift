@@ -11,10 +11,9 @@ import Testing
         return lstat(path, &status) == 0 ? Int(status.st_size) : 0
     }
 
-    /// The call before which the purge happens: the one that creates the file, the one that fills it, or one after a
-    /// partial write.
+    /// The call before which the purge happens: the one that fills the file, or one after a partial write.
     enum Moment: CaseIterable {
-        case beforeTheFile, beforeTheBytes, betweenTheBytes
+        case beforeTheBytes, betweenTheBytes
     }
 
     /// With `ignoresPurge`, the writer does not notice the purge; even then removed files must not return.
@@ -29,7 +28,6 @@ import Testing
             for name in ["bob", "eve"] { try generationStore.put(imageKey(name), testImage(1)) }
             let isPurged = NIOLockedValueBox(false)
             let left = NIOLockedValueBox(0)
-            let opens = NIOLockedValueBox(0)
             let once = Once()
             system.plan { call, _, ofKind in
                 if isPurged.withLockedValue({ $0 }) {
@@ -37,10 +35,8 @@ import Testing
                     left.withLockedValue { $0 += tree.temporaries.map(Self.size).reduce(0, +) }
                     return nil
                 }
-                if call == .open { opens.withLockedValue { $0 += 1 } }
                 let isMoment =
                     switch moment {
-                    case .beforeTheFile: call == .open
                     case .beforeTheBytes: call == .write
                     case .betweenTheBytes: call == .write && ofKind == 2
                     }
@@ -69,32 +65,6 @@ import Testing
         }
     }
 
-    @Test func `an empty file that a purge could not see and the writer could not remove is removed by the next write`()
-        throws
-    {
-        let tree = try TestTree()
-        let system = FaultySystem()
-        try tree.withStore(system: system) { store in
-            let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), testImage(1))
-            let once = Once()
-            system.plan { call, _, _ in
-                if call == .open, once.isFirst() {
-                    expectSuccess { _ = try generationStore.remove([OpaqueID("bob")]) }
-                    return nil
-                }
-                return call == .unlink && !tree.temporaries.isEmpty ? .fail(EIO) : nil
-            }
-            let isCommitted = try generationStore.write(
-                imageKey("bob"), testImage(2), isCurrent: { true }, committed: {})
-            system.heal()
-            #expect(!once.isFirst() && !isCommitted)
-            #expect(tree.temporaries.map(Self.size) == [0])
-            try generationStore.put(imageKey("eve"), testImage(3))
-            #expect(tree.temporaries.isEmpty)
-        }
-    }
-
     @Test func `F78: a write that begins after the receipt for its profile creates no file`() throws {
         let tree = try TestTree()
         let system = FaultySystem()
@@ -114,6 +84,23 @@ import Testing
             #expect(!isCommitted)
             #expect(most.withLockedValue { $0 } == 0)
             #expect(tree.temporaries.isEmpty)
+        }
+    }
+
+    @Test func `a count of the images keeps the file of an image that is being written`() throws {
+        let tree = try TestTree()
+        let system = FaultySystem()
+        try tree.withStore { try $0.commitLogin(alice, .plain).put(imageKey("eve"), testImage(1)) }
+        try tree.withStore(system: system) { store in
+            let generationStore = try #require(try store.load(alice)).generationStore
+            let once = Once()
+            system.plan { call, _, _ in
+                if call == .write, once.isFirst() { store.maintain() }
+                return nil
+            }
+            try generationStore.put(imageKey("bob"), testImage(2))
+            #expect(!once.isFirst() && store.isCounted)
+            #expect(try generationStore.bytes(imageKey("bob")) == testImage(2).content)
         }
     }
 
