@@ -201,7 +201,7 @@ struct OpenFile: ~Copyable, Sendable {
     }
 
     func sync() throws(SystemError) {
-        try retryingInterrupts { () throws(SystemError) in try system.syncData(descriptor) }
+        try retryingInterrupts { () throws(SystemError) in try system.sync(descriptor) }
     }
 
     func lock() throws(SystemError) {

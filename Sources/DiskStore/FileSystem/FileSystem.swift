@@ -44,11 +44,8 @@ public protocol FileSystem: Sendable {
     ) throws(SystemError) -> Int
     /// pwrite(2): returns the bytes written.
     func write(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(SystemError) -> Int
-    /// fsync(2) of a directory.
+    /// fsync(2) of a file or directory.
     func sync(_ descriptor: Int32) throws(SystemError)
-    /// fdatasync(2) of a file: writes its bytes and its length, but not its times, which would need a transaction of the
-    /// file system.
-    func syncData(_ descriptor: Int32) throws(SystemError)
     /// getdents64(2): returns the bytes filled with entries, 0 at the end of the directory.
     func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int
     /// flock(2) with LOCK_EX and LOCK_NB: throws EWOULDBLOCK if another process holds the lock.
@@ -74,7 +71,6 @@ public enum SystemCall: String, Sendable, CaseIterable {
     case readCached = "preadv2"
     case write = "pwrite"
     case sync = "fsync"
-    case syncData = "fdatasync"
     case list = "getdents64"
     case lock = "flock"
     case touch = "futimens"

@@ -104,8 +104,6 @@ public struct LinuxFileSystem: FileSystem {
 
     public func sync(_ descriptor: Int32) throws(SystemError) { try check(.sync, fsync(descriptor)) }
 
-    public func syncData(_ descriptor: Int32) throws(SystemError) { try check(.syncData, fdatasync(descriptor)) }
-
     public func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try check(.list, clinux_getdents64(descriptor, buffer.baseAddress, buffer.count))
     }

@@ -69,8 +69,6 @@ public struct ReadOnlyFileSystem: FileSystem {
 
     public func sync(_ descriptor: Int32) throws(SystemError) { throw SystemError(.sync, EROFS) }
 
-    public func syncData(_ descriptor: Int32) throws(SystemError) { throw SystemError(.syncData, EROFS) }
-
     public func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try real.list(descriptor, into: buffer)
     }

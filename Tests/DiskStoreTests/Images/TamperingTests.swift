@@ -150,7 +150,7 @@ func `I9: an entry that cannot be opened is a miss and stays`(code: Int32) throw
 @Test func `F9: short and interrupted calls are completed`() throws {
     let tree = try TestTree()
     let system = FaultySystem()
-    let interruptible: Set<SystemCall> = [.open, .read, .write, .sync, .syncData, .lock, .list]
+    let interruptible: Set<SystemCall> = [.open, .read, .write, .sync, .lock, .list]
     system.plan { call, _, ofKind in
         guard interruptible.contains(call) else { return nil }
         return ofKind % 3 == 0 ? .fail(EINTR) : .short

@@ -60,7 +60,7 @@ private final class KeyWitness: Sendable {
             let overwritten = try #require(calls.firstIndex { !$0.isIntact })
             #expect(durable < overwritten)
             // The zeros are durable, too.
-            #expect(calls[overwritten...].contains { $0.call == .syncData })
+            #expect(calls[overwritten...].contains { $0.call == .sync })
         }
     }
 

@@ -171,7 +171,7 @@ extension SystemCall {
         case .statusOfDescriptor, .statusOfName: [EIO, ENOMEM]
         case .openCached: [EAGAIN, EMFILE, EIO]
         case .readCached: [EAGAIN, EIO, EOPNOTSUPP]
-        case .write, .sync, .syncData: [EIO, ENOSPC, EDQUOT, EROFS]
+        case .write, .sync: [EIO, ENOSPC, EDQUOT, EROFS]
         case .read, .list: [EIO, ENOMEM]
         case .lock: [EIO, ENOMEM]
         case .touch: [EIO, EROFS]
@@ -183,7 +183,7 @@ extension SystemCall {
         let codes = codes.map(FaultySystem.Fault.fail)
         switch (self, extent) {
         case (.read, .once), (.write, .once): return codes + [.short, .fail(EINTR)]
-        case (.open, .once), (.sync, .once), (.syncData, .once), (.list, .once): return codes + [.fail(EINTR)]
+        case (.open, .once), (.sync, .once), (.list, .once): return codes + [.fail(EINTR)]
         case (.read, .kind), (.write, .kind): return codes + [.short]
         default: return codes
         }

@@ -135,7 +135,7 @@ import Testing
         #expect(number > 30)
     }
 
-    @Test(arguments: [SystemCall.unlink, .sync, .syncData, .write])
+    @Test(arguments: [SystemCall.unlink, .sync, .write])
     func `I4, F7, F8: if a logout cannot be made durable, the boot is not recorded and the next start retries`(
         call: SystemCall
     ) throws {

@@ -209,10 +209,6 @@ final class FaultySystem: FileSystem {
         try perform(.sync) { _ throws(SystemError) in try real.sync(descriptor) }
     }
 
-    func syncData(_ descriptor: Int32) throws(SystemError) {
-        try perform(.syncData) { _ throws(SystemError) in try real.syncData(descriptor) }
-    }
-
     func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try perform(.list) { _ throws(SystemError) in try real.list(descriptor, into: buffer) }
     }
@@ -235,7 +231,7 @@ extension SystemCall {
     /// Whether a read-only file system rejects the call.
     fileprivate var isChange: Bool {
         switch self {
-        case .makeDirectory, .rename, .exchange, .unlink, .removeDirectory, .write, .sync, .syncData, .touch: true
+        case .makeDirectory, .rename, .exchange, .unlink, .removeDirectory, .write, .sync, .touch: true
         case .open, .openCached, .statusOfDescriptor, .statusOfName, .read, .readCached, .list, .lock, .close: false
         }
     }

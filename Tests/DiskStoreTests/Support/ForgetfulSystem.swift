@@ -208,12 +208,6 @@ final class ForgetfulSystem: FileSystem {
         try locked(.sync) { state throws(SystemError) in state.change(.sync(try state.node(.sync, descriptor))) }
     }
 
-    func syncData(_ descriptor: Int32) throws(SystemError) {
-        try locked(.syncData) { state throws(SystemError) in
-            state.change(.sync(try state.node(.syncData, descriptor)))
-        }
-    }
-
     func list(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try locked(.list) { state throws(SystemError) in
             let inode = try state.node(.list, descriptor)
