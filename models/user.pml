@@ -150,16 +150,16 @@ active proctype world() {
     :: atomic { at == Fence && !lock -> lock = 1; removing = 1; end_flights();
         old = (old | bit(image[PUT])) & ~1; at = Temporaries }
     /* step: ImageFiles.removeAll, TemporaryFileRegistry.files. Mutation 4: files of writers stay */
-    :: atomic { at == Temporaries -> at = Entries; stale = 0;
+    :: atomic { at == Temporaries -> at = Entries;
         temporary[WRITE] = temporary[WRITE] && MUTATION == 4; temporary[PUT] = temporary[PUT] && MUTATION == 4 }
-    /* step: ImageFiles.removeEntries */
+    /* step: ImageFiles.removeEntries, which also removes files of earlier runs */
     :: atomic { at == Entries -> at = SyncEntries;
         syncFailed = syncFailed && !entry[S] && !entry[R]; entry[S] = 0; entry[R] = 0; forget_unused() }
     /* step: Disk.sync. If it fails, the whole generation is purged. Mutation 8: the fsync is omitted */
     :: atomic { at == SyncEntries ->
         if
         :: at = Removed;
-            if :: MUTATION != 8 && !syncFailed -> durable[S] = 0; durable[R] = 0; forget_unused() :: else fi
+            if :: MUTATION != 8 && !syncFailed -> durable[S] = 0; durable[R] = 0; stale = 0; forget_unused() :: else fi
         :: at = Close; syncFailed = 1; lock = 0; removing = 0; command = Purge
         fi }
     :: atomic { at == Removed -> removing = 0; lock = 0; awaited = delivering; at = Receipt }

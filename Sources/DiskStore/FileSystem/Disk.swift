@@ -73,10 +73,8 @@ final class Disk: Sendable {
         try system.rename(name, in: directory.descriptor, to: newName, in: newDirectory.descriptor)
     }
 
-    func exchange(
-        _ name: FileName, in directory: Directory, with other: FileName, in otherDirectory: Directory
-    ) throws(SystemError) {
-        try system.exchange(name, in: directory.descriptor, with: other, in: otherDirectory.descriptor)
+    func exchange(_ name: FileName, with other: FileName, in directory: Directory) throws(SystemError) {
+        try system.exchange(name, with: other, in: directory.descriptor)
     }
 
     func unlink(_ name: FileName, in directory: Directory) throws(SystemError) {

@@ -22,9 +22,7 @@ public protocol FileSystem: Sendable {
     /// renameat(2).
     func rename(_ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32) throws(SystemError)
     /// renameat2(2) with RENAME_EXCHANGE: swaps two names atomically.
-    func exchange(
-        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
-    ) throws(SystemError)
+    func exchange(_ name: FileName, with other: FileName, in directory: Int32) throws(SystemError)
     /// unlinkat(2).
     func unlink(_ name: FileName, in directory: Int32) throws(SystemError)
     /// unlinkat(2) with AT_REMOVEDIR.

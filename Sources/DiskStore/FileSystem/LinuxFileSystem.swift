@@ -54,13 +54,11 @@ public struct LinuxFileSystem: FileSystem {
             name.withCString { old in newName.withCString { new in renameat(directory, old, newDirectory, new) } })
     }
 
-    public func exchange(
-        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
-    ) throws(SystemError) {
+    public func exchange(_ name: FileName, with other: FileName, in directory: Int32) throws(SystemError) {
         try check(
             .exchange,
             name.withCString { one in
-                other.withCString { clinux_rename_exchange(directory, one, otherDirectory, $0) }
+                other.withCString { clinux_rename_exchange(directory, one, directory, $0) }
             })
     }
 

@@ -39,9 +39,9 @@ public struct ReadOnlyFileSystem: FileSystem {
         _ name: FileName, in directory: Int32, to newName: FileName, in newDirectory: Int32
     ) throws(SystemError) { throw SystemError(.rename, EROFS) }
 
-    public func exchange(
-        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
-    ) throws(SystemError) { throw SystemError(.exchange, EROFS) }
+    public func exchange(_ name: FileName, with other: FileName, in directory: Int32) throws(SystemError) {
+        throw SystemError(.exchange, EROFS)
+    }
 
     public func unlink(_ name: FileName, in directory: Int32) throws(SystemError) { throw SystemError(.unlink, EROFS) }
 

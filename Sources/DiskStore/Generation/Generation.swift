@@ -13,11 +13,18 @@ final class Generation: Sendable {
     private let untouched: InlineArray<4, Atomic<UInt64>>
     /// Whether an image with a size was written or counted in this run.
     private let sizes = Atomic(false)
+    /// Whether only buckets are left in the directory.
+    private let staleFilesRemoved: Atomic<Bool>
 
     init(number: UInt64, owner: HashedOwner, id: GenerationID, isNew: Bool) {
         (self.number, self.owner, self.id, self.isNew) = (number, owner, id, isNew)
+        staleFilesRemoved = Atomic(isNew)
         untouched = InlineArray { _ in Atomic(isNew ? UInt64.max : 0) }
     }
+
+    var hasNoStaleFiles: Bool { staleFilesRemoved.load(ordering: .acquiring) }
+
+    func markStaleFilesRemoved() { staleFilesRemoved.store(true, ordering: .releasing) }
 
     var hasSizes: Bool { sizes.load(ordering: .relaxed) }
 

@@ -8,11 +8,12 @@ extension ImageFiles {
     /// bucket while counting it, so that the sum is exact beside concurrent writes.
     func count(_ generation: Generation, until isStopped: () -> Bool, yield: YieldToOthers) throws {
         let isCounted = ledger.withLockedValue { $0.usage(of: generation.number) } != nil
-        if isCounted { return }
+        if isCounted, generation.hasNoStaleFiles { return }
         var failure = FirstFailure()
         // A file that cannot be removed does not prevent counting.
         failure.attempt {
             if let directory = try existingDirectory(of: generation) { try tidy(directory) }
+            generation.markStaleFilesRemoved()
         }
         while let bucket = ledger.withLockedValue({ $0.nextToCount(of: generation.number) }) {
             if isStopped() { return }
@@ -58,7 +59,8 @@ extension ImageFiles {
         return usage
     }
 
-    /// Removes all but buckets, and this run's temporary files of ``Disk/sync(_:_:)``, from a generation's directory.
+    /// Removes everything from a generation's directory except buckets and this run's temporary files of
+    /// ``Disk/sync(_:_:)``.
     private func tidy(_ directory: Directory) throws {
         for entry in try disk.names(in: directory) {
             let isBucket = BucketName.bucket(of: entry.name) != nil && entry.kind != .file && entry.kind != .other

@@ -75,20 +75,21 @@ extension ImageFiles {
 
     /// Writes the temporary file. Returns nil without a file if the entry is no longer current.
     ///
-    /// The file is in the bucket of the entry, because a rename from another directory takes a lock of the whole file
-    /// system, for which writers wait.
+    /// The file is in the bucket of the entry. A rename between directories takes a lock of the whole file system, so
+    /// writers would wait for each other.
     private func prepare(
         _ entry: UnsafeRawBufferPointer, at address: EntryAddress, in generation: Generation, _ isCurrent: () -> Bool
     ) throws -> Prepared? {
-        try retryFailedRemovals(of: generation)
+        try retryFailedRemovals(of: generation, includingEarlierRuns: false)
         let temporary = disk.temporaries.make()
         var created: OpenFile?
-        let bucket = try withLock(generation, address.bucket) { () -> Directory? in
+        let bucket = try locks.withLock(for: generation.key(address.bucket)) { () -> Directory? in
             guard isCurrent() else { return nil }
             let bucket = try openOrCreateDirectory(of: generation, bucket: address.bucket)
             created = try disk.open(temporary, in: bucket, for: .creating)
             // An earlier purge of the profile has made `isCurrent` false, and a later one finds the registration, since
-            // both hold the commit lock. Otherwise a kill could leave a file that the current key opens (F78).
+            // both hold the commit lock. Without the registration, a kill after the receipt could leave a file that the
+            // current key opens (F78).
             temporaryFiles.register(temporary, of: address.profile, in: generation)
             return bucket
         }
@@ -113,7 +114,7 @@ extension ImageFiles {
     ) throws {
         if isSwap {
             do throws(SystemError) {
-                try disk.exchange(temporary, in: bucket, with: name, in: bucket)
+                try disk.exchange(temporary, with: name, in: bucket)
                 return removeTemporary(temporary, in: bucket)
             } catch {
                 // The file system cannot swap names.
@@ -123,8 +124,8 @@ extension ImageFiles {
         temporaryFiles.unregister(temporary)
     }
 
-    /// Removes a temporary file. If this fails, a purge of its profile retries or gives no receipt. Not moved to the
-    /// trash, where it would survive such a purge.
+    /// Removes a temporary file. If this fails, a purge of its profile retries or gives no receipt; for a file of an
+    /// earlier run, a purge of any profile in the bucket. Not moved to the trash, where it would survive such a purge.
     func removeTemporary(_ name: FileName, in bucket: Directory) {
         do {
             try remove(name, from: bucket)
@@ -136,14 +137,20 @@ extension ImageFiles {
     }
 
     /// Removes temporary files that could not be removed before.
-    func retryFailedRemovals(of generation: Generation) throws {
-        for (file, number) in temporaryFiles.leftOver(in: generation) {
-            if let bucket = try existingDirectory(of: generation, bucket: number) {
-                try remove(file, from: bucket)
-            } else {
-                temporaryFiles.unregister(file)
+    /// - Parameter includingEarlierRuns: false for writers: files of earlier runs do not become more, so they need not
+    ///   prevent writes.
+    func retryFailedRemovals(of generation: Generation, includingEarlierRuns: Bool = true) throws {
+        var failure = FirstFailure()
+        for (file, number) in temporaryFiles.leftOver(in: generation, includingEarlierRuns: includingEarlierRuns) {
+            failure.attempt {
+                if let bucket = try existingDirectory(of: generation, bucket: number) {
+                    try remove(file, from: bucket)
+                } else {
+                    temporaryFiles.unregister(file)
+                }
             }
         }
+        try failure.rethrow()
     }
 
     private func remove(_ temporary: FileName, from bucket: Directory) throws(SystemError) {
@@ -195,7 +202,7 @@ extension ImageFiles {
         for entry in try disk.names(in: bucket) {
             // After a kill, a temporary file may contain an image of the profile (I3).
             if disk.temporaries.isStale(entry.name), entry.kind != .directory {
-                failure.attempt { try disk.unlinkIfPresent(entry.name, in: bucket) }
+                failure.attempt { try remove(entry.name, from: bucket) }
             }
             guard entry.name.bytes.starts(with: prefix) else { continue }
             failure.attempt {

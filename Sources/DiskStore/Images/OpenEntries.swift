@@ -51,7 +51,7 @@ final class OpenEntry: Sendable {
 /// Files of recently read entries, kept open, so that a hit in the page cache needs neither the entry's name nor a
 /// lookup of it. At most `capacity`; SIEVE selects which to close.
 ///
-/// No file outlives its name (I3, I7): ``changing(_:_:)`` encloses each change of a bucket's names. It closes the
+/// No file outlives its name (I3, I7): ``changing(_:_:)`` encloses each change of a bucket's entries. It closes the
 /// bucket's files first, and until it ends none is added. A file that was opened before or during the change is not
 /// added afterwards either. As a second guard, and against changes from outside, readers check the link count in each
 /// second in which they read the file.

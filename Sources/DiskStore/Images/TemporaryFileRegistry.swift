@@ -1,13 +1,13 @@
 import NIOConcurrencyHelpers
 
-/// The temporary files that exist, with the profile whose image each contains: a new image before its commit, or a
-/// replaced one about to be removed.
+/// The temporary files of images, with the profile whose image each contains: a new image before its commit, or a
+/// replaced one about to be removed. Also files of earlier runs that could not be removed.
 ///
 /// A purge of the profile removes them (F78): after a kill, a current key would open them. The purge does not wait for
 /// writers, which look for their file here before the commit.
 ///
-/// A file that could not be removed stays registered as left over, and must be removed before the next image is
-/// written, so that there are never more than concurrent writers (I8).
+/// A file of this run that could not be removed stays registered as left over, and must be removed before the next
+/// image is written, so that there are never more than concurrent writers (I8).
 final class TemporaryFileRegistry: Sendable {
     private struct Entry {
         /// Nil if an earlier run has left the file.
@@ -26,12 +26,12 @@ final class TemporaryFileRegistry: Sendable {
         }
     }
 
-    /// Registers a file that an earlier run has left.
+    /// Registers a file that an earlier run has left. The commit lock is held.
     func register(_ file: FileName, ofEarlierRunIn generation: Generation, bucket: UInt8) {
         entries.withLockedValue { $0[file] = Entry(profile: nil, generation: generation.number, bucket: bucket) }
     }
 
-    /// Whether the file exists. The commit lock is held.
+    /// Whether no purge has removed the file. The commit lock is held.
     func contains(_ file: FileName) -> Bool { entries.withLockedValue { $0[file] != nil } }
 
     func unregister(_ file: FileName) { entries.withLockedValue { $0[file] = nil } }
@@ -39,9 +39,11 @@ final class TemporaryFileRegistry: Sendable {
     /// Marks a file that still exists but that no thread uses any more.
     func markLeftOver(_ file: FileName) { entries.withLockedValue { $0[file]?.isLeftOver = true } }
 
-    func leftOver(in generation: Generation) -> [(file: FileName, bucket: UInt8)] {
+    func leftOver(in generation: Generation, includingEarlierRuns: Bool) -> [(file: FileName, bucket: UInt8)] {
         entries.withLockedValue { entries in
-            entries.filter { $1.generation == generation.number && $1.isLeftOver }.map { ($0, $1.bucket) }
+            entries.filter {
+                $1.generation == generation.number && $1.isLeftOver && ($1.profile != nil || includingEarlierRuns)
+            }.map { ($0, $1.bucket) }
         }
     }
 

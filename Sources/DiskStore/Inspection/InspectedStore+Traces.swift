@@ -80,6 +80,7 @@ extension InspectedStore {
             guard let bucket = try existing(item) else { return }
             counted.bytes += costs.directory
             scan.each(in: bucket) { item in
+                if disk.temporaries.isTemporary(item.name) { return }
                 counted = counted + Usage(images: 1, bytes: costs.file(item.status.size))
             }
         }

@@ -43,7 +43,7 @@ extension LoginFiles {
         _ temporary: FileName, with name: FileName, in directory: Directory, _ bytes: UnsafeRawBufferPointer
     ) throws {
         do {
-            return try disk.exchange(temporary, in: directory, with: name, in: directory)
+            return try disk.exchange(temporary, with: name, in: directory)
         } catch {
             // There is no old file, or the file system cannot swap.
             if !error.isMissing && !error.isUnknownCall { throw error }

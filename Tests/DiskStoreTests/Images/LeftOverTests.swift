@@ -1,4 +1,5 @@
 import CacheCore
+import Foundation
 import Glibc
 import Testing
 
@@ -97,9 +98,35 @@ import Testing
         }
     }
 
-    @Test func `I3, F1: an image replaced in an earlier run is removed before the receipt for its profile`()
-        throws
-    {
+    /// With `isEarly`, the purge precedes the first maintenance.
+    @Test(arguments: [false, true])
+    func `I3, F1: an image replaced in an earlier run is removed before the receipt for its profile`(
+        isEarly: Bool
+    ) throws {
+        try tree.withStore(system: system) { store in
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), testImage(0))
+            system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
+            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
+        }
+        let later = FaultySystem()
+        later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+        try tree.withStore(system: later) { store in
+            if !isEarly {
+                store.maintain()
+                // Counting works nevertheless.
+                #expect(store.isCounted)
+                #expect(store.images.temporaryFiles.count == 1)
+            }
+            later.heal()
+            let generationStore = try #require(try store.load(alice)).generationStore
+            _ = try generationStore.remove([OpaqueID("bob")])
+            #expect(images == [])
+            #expect(store.images.temporaryFiles.count == 0)
+        }
+    }
+
+    @Test func `a file of an earlier run that cannot be removed does not prevent writes`() throws {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
             try generationStore.put(imageKey("bob"), testImage(0))
@@ -110,12 +137,27 @@ import Testing
         later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
         try tree.withStore(system: later) { store in
             store.maintain()
-            // Counting works nevertheless.
-            #expect(store.isCounted)
-            later.heal()
+            #expect(store.images.temporaryFiles.count == 1)
             let generationStore = try #require(try store.load(alice)).generationStore
-            _ = try generationStore.remove([OpaqueID("bob")])
-            #expect(images == [])
+            try generationStore.put(imageKey("eve"), testImage(2))
+            #expect(try generationStore.bytes(imageKey("eve")) == testImage(2).content)
+        }
+    }
+
+    @Test func `maintenance removes foreign files from the directory of a generation that it could not remove before`()
+        throws
+    {
+        try tree.withStore { try $0.commitLogin(alice, .plain).put(imageKey("bob"), testImage(0)) }
+        let bucket = URL(fileURLWithPath: try #require(tree.entries.first)).deletingLastPathComponent()
+        let foreign = bucket.deletingLastPathComponent().path + "/tmp.0123456789abcdef.1"
+        #expect(FileManager.default.createFile(atPath: foreign, contents: nil))
+        system.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+        try tree.withStore(system: system) { store in
+            store.maintain()
+            #expect(store.isCounted && tree.temporaries.count == 1)
+            system.heal()
+            store.maintain()
+            #expect(tree.temporaries.isEmpty)
         }
     }
 

@@ -49,6 +49,13 @@ import Testing
         #expect(try traces(of: bob, anyUID: true).traces.count == 3)
     }
 
+    @Test func `F1: temporary files are not counted as images`() throws {
+        try tree.withStore(configuration) { try $0.commitLogin(alice, .plain).put(imageKey("bob"), testImage(1)) }
+        let bucket = URL(fileURLWithPath: try #require(tree.entries.first)).deletingLastPathComponent()
+        #expect(FileManager.default.createFile(atPath: bucket.path + "/tmp.0123456789abcdef.1", contents: nil))
+        #expect(try traces(of: alice).held.images == 1)
+    }
+
     @Test func `I4: a logout killed at any call leaves a key only if there was no receipt`() throws {
         for call in 1...100 {
             let tree = try TestTree()

@@ -151,11 +151,9 @@ final class FaultySystem: FileSystem {
         }
     }
 
-    func exchange(
-        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
-    ) throws(SystemError) {
+    func exchange(_ name: FileName, with other: FileName, in directory: Int32) throws(SystemError) {
         try perform(.exchange) { _ throws(SystemError) in
-            try real.exchange(name, in: directory, with: other, in: otherDirectory)
+            try real.exchange(name, with: other, in: directory)
         }
     }
 

@@ -137,12 +137,10 @@ final class ForgetfulSystem: FileSystem {
         }
     }
 
-    func exchange(
-        _ name: FileName, in directory: Int32, with other: FileName, in otherDirectory: Int32
-    ) throws(SystemError) {
+    func exchange(_ name: FileName, with other: FileName, in directory: Int32) throws(SystemError) {
         try locked(.exchange) { state throws(SystemError) in
             let (one, placeOfOne) = try state.existing(.exchange, name, directory)
-            let (two, placeOfTwo) = try state.existing(.exchange, other, otherDirectory)
+            let (two, placeOfTwo) = try state.existing(.exchange, other, directory)
             state.change(.swap(one, placeOfOne, two, placeOfTwo))
         }
     }
