@@ -225,6 +225,11 @@ void clinux_overwrite_freed_memory(void) {
     mallopt(M_PERTURB, 0xff);
 }
 
+void clinux_limit_arenas(void) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    mallopt(M_ARENA_MAX, processors > 2 ? 2 * (int)processors : 4);
+}
+
 void clinux_trim_heap(void) {
     malloc_trim(0);
 }

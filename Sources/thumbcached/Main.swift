@@ -74,6 +74,7 @@ struct Main: ParsableCommand {
         }
         // Makes free(3) overwrite memory, so that freed blocks hold no images or tokens (I11).
         clinux_overwrite_freed_memory()
+        clinux_limit_arenas()
         let environment = Self.environment()
         do {
             if checkConfig {
