@@ -21,6 +21,19 @@ import Testing
         system.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
     }
 
+    /// Leaves a replaced image under a temporary name. Returns a system in which no file can be removed.
+    private func killDuringSwap() throws -> FaultySystem {
+        try tree.withStore(system: system) { store in
+            let generationStore = try store.commitLogin(alice, .plain)
+            try generationStore.put(imageKey("bob"), testImage(0))
+            system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
+            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
+        }
+        let later = FaultySystem()
+        later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+        return later
+    }
+
     @Test func `I8, I9: failed writes on a read-only disk leave nothing in memory`() throws {
         try tree.withStore(system: system) { store in
             let generationStore = try store.commitLogin(alice, .plain)
@@ -103,14 +116,7 @@ import Testing
     func `I3, F1: an image replaced in an earlier run is removed before the receipt for its profile`(
         isEarly: Bool
     ) throws {
-        try tree.withStore(system: system) { store in
-            let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), testImage(0))
-            system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
-        }
-        let later = FaultySystem()
-        later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+        let later = try killDuringSwap()
         try tree.withStore(system: later) { store in
             if !isEarly {
                 store.maintain()
@@ -127,14 +133,7 @@ import Testing
     }
 
     @Test func `a file of an earlier run that cannot be removed does not prevent writes`() throws {
-        try tree.withStore(system: system) { store in
-            let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), testImage(0))
-            system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
-        }
-        let later = FaultySystem()
-        later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+        let later = try killDuringSwap()
         try tree.withStore(system: later) { store in
             store.maintain()
             #expect(store.images.temporaryFiles.count == 1)
@@ -162,14 +161,7 @@ import Testing
     }
 
     @Test func `a later sweep removes temporary files that the first one could not remove`() throws {
-        try tree.withStore(system: system) { store in
-            let generationStore = try store.commitLogin(alice, .plain)
-            try generationStore.put(imageKey("bob"), testImage(0))
-            system.plan { call, _, _ in call == .exchange ? .dieAfter : nil }
-            #expect(throws: (any Error).self) { try generationStore.put(imageKey("bob"), testImage(1)) }
-        }
-        let later = FaultySystem()
-        later.plan { call, _, _ in call == .unlink ? .fail(EIO) : nil }
+        let later = try killDuringSwap()
         try tree.withStore(system: later) { store in
             store.maintain()
             #expect(tree.temporaries.count == 1)
