@@ -139,8 +139,8 @@ void clinux_wipe(void *memory, size_t length);
  * M_PERTURB. */
 void clinux_overwrite_freed_memory(void);
 
-/* Limits the allocator to two arenas per processor, at least four, instead of eight: mallopt(3), M_ARENA_MAX. Each
- * kept up to 2 MiB of freed memory after renditions. Call this before any thread starts. */
+/* Limits the allocator to two arenas per processor, at least four: mallopt(3), M_ARENA_MAX. The default is eight per
+ * processor, and each arena kept up to 2 MiB of freed memory after renditions. Call this before any thread starts. */
 void clinux_limit_arenas(void);
 
 /* Returns freed memory to the kernel: malloc_trim(3). */
