@@ -41,15 +41,32 @@ public final class EventHub: Sendable {
 
     public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
-    /// Calls each subscriber of the user once.
+    /// The number of subscribers that handle an event in one task of their loop.
+    private static var subscribersPerTask: Int { 256 }
+
+    /// Queues the event of each subscriber of the user, and then wakes their loops. A loop that sends the first events
+    /// meanwhile would compete with this thread for locks and the processor.
     func publish(_ event: UserEvent) {
         let subscribers = state.withLockedValue { state -> [any EventSubscriber] in
             guard let channels = state.uids[event.owner.uid] else { return [] }
             let named = channels[.user(event.owner.user)] ?? [:]
-            return Array(named.merging(channels[.all] ?? [:]) { one, _ in one }.values)
+            let all = channels[.all] ?? [:]
+            return Array(named.values) + all.lazy.filter { named[$0.key] == nil }.map(\.value)
         }
         guard !subscribers.isEmpty else { return }
         let published = PublishedEvent(event)
-        for subscriber in subscribers { subscriber.deliver(published) }
+        var tasks: [(loop: any SubscriberLoop, subscribers: [any EventSubscriber])] = []
+        for subscriber in subscribers where subscriber.enqueue(published) {
+            let loop = subscriber.loop
+            let open = tasks.lastIndex { $0.loop === loop }
+            if let open, tasks[open].subscribers.count < Self.subscribersPerTask {
+                tasks[open].subscribers.append(subscriber)
+            } else {
+                tasks.append((loop, [subscriber]))
+            }
+        }
+        for (loop, subscribers) in tasks {
+            loop.execute { for subscriber in subscribers { subscriber.handleEvents(upTo: published) } }
+        }
     }
 }

@@ -35,7 +35,7 @@ public struct UserEvent: Sendable, Equatable {
 /// A published event. Its subscribers share its encodings.
 public final class PublishedEvent: Sendable {
     public let event: UserEvent
-    private let encodings = NIOLockedValueBox<[Int: ByteBuffer]>([:])
+    private let encodings = NIOLockedValueBox<[(version: Int, bytes: ByteBuffer)]>([])
 
     public init(_ event: UserEvent) { self.event = event }
 
@@ -43,15 +43,27 @@ public final class PublishedEvent: Sendable {
     /// must not call this object.
     public func encoding(in version: Int, _ encode: (UserEvent) -> ByteBuffer) -> ByteBuffer {
         encodings.withLockedValue { encodings in
-            if let encoding = encodings[version] { return encoding }
-            let encoding = encode(event)
-            encodings[version] = encoding
-            return encoding
+            if let known = encodings.first(where: { $0.version == version }) { return known.bytes }
+            let bytes = encode(event)
+            encodings.append((version, bytes))
+            return bytes
         }
     }
 }
 
 public protocol EventSubscriber: AnyObject, Sendable {
-    /// Called on any thread; must not block. For an invalidation, called before its receipt is sent.
-    func deliver(_ published: PublishedEvent)
+    var loop: any SubscriberLoop { get }
+
+    /// Queues an event. Called on any thread; must not block.
+    /// - Returns: whether to call ``handleEvents(upTo:)``.
+    func enqueue(_ published: PublishedEvent) -> Bool
+
+    /// Handles the queued events. Called on the loop. For an invalidation, called before its receipt is sent.
+    func handleEvents(upTo published: PublishedEvent)
+}
+
+/// The thread on which subscribers handle events.
+public protocol SubscriberLoop: AnyObject, Sendable {
+    /// Runs `task` after earlier tasks. Called on any thread; must not block.
+    func execute(_ task: @escaping @Sendable () -> Void)
 }

@@ -67,8 +67,7 @@ extension Connection {
 
     private func makeInbox() -> EventInbox {
         let me = NIOLoopBound(self, eventLoop: eventLoop)
-        let loop = eventLoop
-        return EventInbox { urgency in loop.execute { me.value.deliverEvents(urgency) } }
+        return EventInbox(on: eventLoop) { urgency in me.value.deliverEvents(urgency) }
     }
 
     /// - Parameter targets: empty for all.
@@ -108,15 +107,21 @@ extension Connection {
         }
         defer { loopAccount.charge() }
         loopAccount.startRound()
+        let before = unread
         // At most this many events precede a logout or purge, even if more are added meanwhile.
-        for _ in 0...EventInbox.maximumEvents where urgency == .atOnce || loopAccount.mayRun {
-            guard !inbox.isOverrun, hasRoomForEvent else { return dropSubscriber() }
-            guard let (published, isLast) = inbox.next() else { return sendEvents(urgency) }
-            loopAccount.startCommand()
-            write(published, isLast: isLast)
-            if isLast { return sendEvents(urgency) }
+        for _ in 0...EventInbox.maximumEvents {
+            guard urgency == .atOnce || loopAccount.mayRun else { break }
+            guard hasRoomForEvent else { return dropSubscriber() }
+            switch inbox.next() {
+            case .close: return dropSubscriber()
+            case .nothing: return sendEvents(urgency, since: before)
+            case .write(let published, let isLast):
+                loopAccount.startCommand()
+                write(published, isLast: isLast)
+                if isLast { return sendEvents(urgency, since: before) }
+            }
         }
-        sendEvents(urgency)
+        sendEvents(urgency, since: before)
         scheduler.enqueue(loopAccount) { [self] in deliverEvents(.soon) }
     }
 
@@ -133,14 +138,15 @@ extension Connection {
         return !isClosed && hasRoom
     }
 
-    private func sendEvents(_ urgency: EventInbox.Urgency) {
+    /// - Parameter before: the unread output before the events were written.
+    private func sendEvents(_ urgency: EventInbox.Urgency, since before: Int) {
         flush()
-        if urgency == .atOnce {
+        if unread > 0 && urgency == .atOnce {
             // Retries even if the socket was full: the peer may have read since.
             writeGathered()
             stream.flush(yieldsToOthers: false)
         }
-        guard !isClosed else { return }
+        guard !isClosed, before > 0 || unread > 0 else { return }
         if urgency == .atOnce && unread > 0 { return dropSubscriber() }
         updateMemory()
         watch()

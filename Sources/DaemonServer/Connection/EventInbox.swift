@@ -1,6 +1,7 @@
 import CacheCore
 import DequeModule
 import NIOConcurrencyHelpers
+import SocketLoops
 
 /// A bounded queue of events for a subscriber: filled on any thread, emptied on the connection's loop.
 ///
@@ -16,47 +17,61 @@ final class EventInbox: EventSubscriber {
 
     private struct State {
         var events: Deque<PublishedEvent> = []
+        /// Whether the connection is going to write the events.
         var isAwaited = false
         var isOverrun = false
     }
 
+    /// What the connection has to do next.
+    enum Next {
+        /// - Parameter isLast: after the last event, the next one causes another call of `deliver`.
+        case write(PublishedEvent, isLast: Bool)
+        case nothing
+        /// An event did not fit. No event follows.
+        case close
+    }
+
     private let state = NIOLockedValueBox(State())
-    private let wake: @Sendable (Urgency) -> Void
+    let loop: any SubscriberLoop
+    private let deliver: @Sendable (Urgency) -> Void
 
     static var maximumEvents: Int { 256 }
 
-    /// - Parameter wake: called on any thread, without a lock.
-    init(wake: @escaping @Sendable (Urgency) -> Void) {
-        self.wake = wake
+    /// - Parameter deliver: called on the loop.
+    init(on loop: any SubscriberLoop, deliver: @escaping @Sendable (Urgency) -> Void) {
+        self.loop = loop
+        self.deliver = deliver
     }
 
-    func deliver(_ published: PublishedEvent) {
-        let urgency = state.withLockedValue { state -> Urgency? in
-            if state.isOverrun { return nil }
+    func enqueue(_ published: PublishedEvent) -> Bool {
+        state.withLockedValue { state in
+            if state.isOverrun { return false }
             if state.events.count >= Self.maximumEvents {
                 state.isOverrun = true
                 state.events = []
-                return .atOnce
+                return true
             }
             state.events.append(published)
-            if published.event.isInvalidating { return .atOnce }
-            if state.isAwaited { return nil }
-            state.isAwaited = true
-            return .soon
+            defer { state.isAwaited = true }
+            return published.event.isInvalidating || !state.isAwaited
         }
-        if let urgency { wake(urgency) }
     }
 
-    /// Returns the oldest event, and whether it was the last one; nil if the queue is empty. After the last one, the next
-    /// delivery calls `wake`.
-    func next() -> (published: PublishedEvent, isLast: Bool)? {
+    func handleEvents(upTo published: PublishedEvent) {
+        deliver(published.event.isInvalidating ? .atOnce : .soon)
+    }
+
+    /// Removes the oldest event.
+    func next() -> Next {
         state.withLockedValue { state in
-            guard let published = state.events.popFirst() else { return nil }
+            guard let published = state.events.popFirst() else { return state.isOverrun ? .close : .nothing }
             state.isAwaited = !state.events.isEmpty
-            return (published, !state.isAwaited)
+            return .write(published, isLast: !state.isAwaited)
         }
     }
 
-    /// Whether an event did not fit. Then no event follows.
+    /// Whether an event did not fit.
     var isOverrun: Bool { state.withLockedValue { $0.isOverrun } }
 }
+
+extension SocketLoop: SubscriberLoop {}

@@ -9,10 +9,13 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct UserEventTests {
     /// Records events as `alice: purge 3 bob`. Epochs count from the daemon's start.
     private final class Listener: EventSubscriber {
+        let loop: any SubscriberLoop
         private let events = NIOLockedValueBox<[String]>([])
         let last = NIOLockedValueBox<PublishedEvent?>(nil)
 
-        func deliver(_ published: PublishedEvent) {
+        init(on loop: any SubscriberLoop = Loop()) { self.loop = loop }
+
+        func enqueue(_ published: PublishedEvent) -> Bool {
             last.withLockedValue { $0 = published }
             let event = published.event
             let epoch = event.epoch & 0xFFFF_FFFF
@@ -25,7 +28,12 @@ import Testing
                 case .update(let profile): "update \(epoch) \(profile.text)"
                 }
             events.withLockedValue { $0.append("\(event.owner.user.text): \(words)") }
+            return true
         }
+
+        /// Events for which the loop has called this.
+        let handled = NIOLockedValueBox<[PublishedEvent]>([])
+        func handleEvents(upTo published: PublishedEvent) { handled.withLockedValue { $0.append(published) } }
 
         /// Events since the previous call.
         var newEvents: [String] {
@@ -36,12 +44,48 @@ import Testing
         }
     }
 
+    /// Records tasks without running them.
+    private final class Loop: SubscriberLoop {
+        let tasks = NIOLockedValueBox<[@Sendable () -> Void]>([])
+        /// Called by ``execute(_:)``.
+        nonisolated(unsafe) var whenWoken: () -> Void = {}
+
+        func execute(_ task: @escaping @Sendable () -> Void) {
+            whenWoken()
+            tasks.withLockedValue { $0.append(task) }
+        }
+    }
+
     @Test func `subscribers share an event`() async throws {
         let daemon = Daemon()
         let listeners = [listener(daemon), listener(daemon)]
         try await daemon.logIn(.alice)
         let events = listeners.compactMap { $0.last.withLockedValue { $0 } }
         #expect(events.count == 2 && events[0] === events[1])
+    }
+
+    @Test func `a loop is woken once all subscribers have the event, by one task for many of them`() {
+        let (hub, loops) = (EventHub(), [Loop(), Loop()])
+        let listeners = (0..<600).map { Listener(on: loops[$0 % 2]) }
+        for listener in listeners { #expect(hub.add(listener, to: .all, of: 1000)) }
+        for loop in loops {
+            loop.whenWoken = { #expect(listeners.allSatisfy { $0.last.withLockedValue { $0 } != nil }) }
+        }
+        hub.publish(UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .logout, epoch: 1))
+        for loop in loops {
+            let tasks = loop.tasks.withLockedValue { $0 }
+            #expect(tasks.count == 2)
+            for task in tasks { task() }
+        }
+        for listener in listeners { #expect(listener.handled.withLockedValue { $0.count } == 1) }
+    }
+
+    @Test func `a subscriber of a user and of all users gets each event once`() {
+        let (hub, listener) = (EventHub(), Listener())
+        #expect(hub.add(listener, to: .all, of: 1000))
+        #expect(hub.add(listener, to: .user(OpaqueID("alice")), of: 1000))
+        hub.publish(UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .login, epoch: 1))
+        #expect(listener.newEvents == ["alice: login 1"])
     }
 
     @Test func `an event is encoded once in each version`() {

@@ -12,33 +12,51 @@ import Testing
         PublishedEvent(UserEvent(owner: alice, kind: kind, epoch: epoch))
     }
 
+    /// Runs tasks at once.
+    private final class Loop: SubscriberLoop {
+        func execute(_ task: @escaping @Sendable () -> Void) { task() }
+    }
+
+    private static func next(_ inbox: EventInbox) throws -> (published: PublishedEvent, isLast: Bool) {
+        guard case .write(let published, let isLast) = inbox.next() else { throw NoEvent() }
+        return (published, isLast)
+    }
+
+    private struct NoEvent: Error {}
+
+    private static func isEmpty(_ inbox: EventInbox) -> Bool { if case .nothing = inbox.next() { true } else { false } }
+    private static func mustClose(_ inbox: EventInbox) -> Bool { if case .close = inbox.next() { true } else { false } }
+
     @Test func `the first event and each invalidation wake the connection`() throws {
-        let woken = NIOLockedValueBox<[EventInbox.Urgency]>([])
-        let inbox = EventInbox { urgency in woken.withLockedValue { $0.append(urgency) } }
+        let inbox = EventInbox(on: Loop()) { _ in }
         let update = Self.event(.update(OpaqueID("bob")))
-        for _ in 0..<3 { inbox.deliver(update) }
-        #expect(woken.withLockedValue { $0 } == [.soon])
-        inbox.deliver(Self.event(.logout))
-        #expect(woken.withLockedValue { $0 } == [.soon, .atOnce])
+        #expect((0..<3).map { _ in inbox.enqueue(update) } == [true, false, false])
+        #expect(inbox.enqueue(Self.event(.logout)))
         for _ in 0..<3 {
-            let next = try #require(inbox.next())
+            let next = try Self.next(inbox)
             #expect(next.published === update && !next.isLast)
         }
-        let last = try #require(inbox.next())
+        let last = try Self.next(inbox)
         #expect(last.published.event.kind == .logout && last.isLast)
-        #expect(inbox.next() == nil)
-        inbox.deliver(update)
-        #expect(woken.withLockedValue { $0 } == [.soon, .atOnce, .soon])
+        #expect(Self.isEmpty(inbox))
+        #expect(inbox.enqueue(update))
+    }
+
+    @Test(arguments: [UserEvent.Kind.login, .update(OpaqueID("bob")), .purge(nil), .logout])
+    func `I3: only an invalidation is delivered at once`(kind: UserEvent.Kind) {
+        let delivered = NIOLockedValueBox<[EventInbox.Urgency]>([])
+        let inbox = EventInbox(on: Loop()) { urgency in delivered.withLockedValue { $0.append(urgency) } }
+        let event = Self.event(kind)
+        inbox.handleEvents(upTo: event)
+        #expect(delivered.withLockedValue { $0 } == [event.event.isInvalidating ? .atOnce : .soon])
     }
 
     @Test func `I8: an event that does not fit is reported as an overrun`() {
-        let woken = NIOLockedValueBox(0)
-        let inbox = EventInbox { _ in woken.withLockedValue { $0 += 1 } }
-        for epoch in 0..<UInt64(EventInbox.maximumEvents) { inbox.deliver(Self.event(.login, epoch)) }
-        #expect(!inbox.isOverrun && woken.withLockedValue { $0 } == 1)
-        inbox.deliver(Self.event(.login))
-        #expect(inbox.isOverrun && inbox.next() == nil && woken.withLockedValue { $0 } == 2)
-        inbox.deliver(Self.event(.logout))
-        #expect(inbox.next() == nil && woken.withLockedValue { $0 } == 2)
+        let inbox = EventInbox(on: Loop()) { _ in }
+        let woken = (0..<UInt64(EventInbox.maximumEvents)).map { inbox.enqueue(Self.event(.login, $0)) }
+        #expect(woken.first == true && !woken.dropFirst().contains(true) && !inbox.isOverrun)
+        #expect(inbox.enqueue(Self.event(.login)))
+        #expect(inbox.isOverrun && Self.mustClose(inbox))
+        #expect(!inbox.enqueue(Self.event(.logout)) && Self.mustClose(inbox))
     }
 }
