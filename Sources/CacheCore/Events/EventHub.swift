@@ -41,10 +41,11 @@ public final class EventHub: Sendable {
 
     public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
-    /// The number of subscribers that handle an event in one task of their loop.
-    private static var subscribersPerTask: Int { 256 }
+    /// The maximum number of subscribers that handle their events in one task of the loop. A task is not interrupted, and
+    /// a subscriber may have many events.
+    private static var subscribersPerTask: Int { 32 }
 
-    /// Queues the event of each subscriber of the user, and then wakes their loops. A loop that sends the first events
+    /// Queues the event for each subscriber of the user, and then wakes their loops. A loop that sends the first events
     /// meanwhile would compete with this thread for locks and the processor.
     func publish(_ event: UserEvent) {
         let subscribers = state.withLockedValue { state -> [any EventSubscriber] in
@@ -66,7 +67,7 @@ public final class EventHub: Sendable {
             }
         }
         for (loop, subscribers) in tasks {
-            loop.execute { for subscriber in subscribers { subscriber.handleEvents(upTo: published) } }
+            loop.execute { for subscriber in subscribers { subscriber.handleEvents(for: published) } }
         }
     }
 }

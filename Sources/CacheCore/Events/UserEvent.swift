@@ -51,15 +51,17 @@ public final class PublishedEvent: Sendable {
     }
 }
 
+/// A receiver of events, which handles them on its loop.
 public protocol EventSubscriber: AnyObject, Sendable {
     var loop: any SubscriberLoop { get }
 
     /// Queues an event. Called on any thread; must not block.
-    /// - Returns: whether to call ``handleEvents(upTo:)``.
+    /// - Returns: whether to call ``handleEvents(for:)``.
     func enqueue(_ published: PublishedEvent) -> Bool
 
-    /// Handles the queued events. Called on the loop. For an invalidation, called before its receipt is sent.
-    func handleEvents(upTo published: PublishedEvent)
+    /// Handles all queued events. Called on the loop. For an invalidation, called before its receipt is sent.
+    /// - Parameter published: the event that was queued, possibly not the last one.
+    func handleEvents(for published: PublishedEvent)
 }
 
 /// The thread on which subscribers handle events.

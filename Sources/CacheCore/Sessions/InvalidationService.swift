@@ -157,43 +157,40 @@ public final class InvalidationService: Sendable {
             return Receipt(sessions: remaining, epoch: sessions.epochs.next(of: owner.uid))
         case .end(let cache, let invalidation):
             let usage = cache?.usage
-            let (cancelled, epoch) = try await commit(invalidation, of: entry, closing: cache, usage)
+            let (cancelled, epoch) = try await commit(invalidation, of: entry, closing: cache, usage: usage)
             return Receipt(users: 1, usage: usage, cancelled: cancelled, sessions: entry.sessions, epoch: epoch)
         }
     }
 
     /// Closes the cache, if any, and commits. If the commit fails, the user stays closed and a timer retries.
-    ///
-    /// Publishes the event last: the event loop sends it at once, and other work would then delay the subscribers.
     /// - Parameter usage: the removed images, for the log; nil if not counted yet.
     private func commit(
         _ invalidation: UserState.Invalidation, of entry: UserEntry, closing cache: UserCache? = nil,
-        _ usage: Usage? = nil
+        usage: Usage? = nil
     ) async throws(CacheFailure) -> (cancelled: Int, epoch: UInt64) {
         let owner = entry.owner
         let store = services.store
         // One piece of work, since a change of threads takes longer than closing a small cache.
-        let (closed, commit) = await services.invalidationPool.value(for: owner.uid) {
+        let (closed, outcome) = await services.invalidationPool.value(for: owner.uid) {
             // Memory is wiped before the receipt of a logout, but after that of a purge, whose time must not depend on
             // the number of images.
             let closed = cache?.close(wipesLater: invalidation == .purge)
             // Even if the logout fails, no later download uses the user's tokens (I11).
             if invalidation == .logout { entry.change { $0.endTokens() }?.end() }
-            let commit = Result<(any GenerationStore)?, any Error> {
+            let outcome = Result<(any GenerationStore)?, any Error> {
                 if invalidation == .purge { return try store.commitPurge(owner) }
                 try store.commitLogout(owner)
                 return nil
             }
-            return (closed, commit.mapError { CacheFailure($0) })
+            return (closed, outcome.mapError { CacheFailure($0) })
         }
         defer { if let wipe = closed?.wipe { services.imagePool.submit(for: owner.uid, wipe) } }
         do throws(CacheFailure) {
-            let next = try commit.get()
+            let next = try outcome.get()
             let (ended, retry) = entry.change { $0.ended(invalidation) }
             retry?.cancel()
             // The old generation's directory moves to the trash without delaying the receipt.
             if let ended { services.imagePool.submit(for: owner.uid) { ended.generationStore.discard() } }
-            logInfo(invalidation, owner, usage)
             let epoch = sessions.epochs.next(of: owner.uid)
             publish(invalidation == .purge ? .purge(nil) : .logout, of: entry, epoch)
             if let next {
@@ -201,6 +198,7 @@ public final class InvalidationService: Sendable {
             } else {
                 sessions.users(of: owner.uid)?.loggedOut(owner.user)
             }
+            logInfo(invalidation, owner, usage)
             return (closed?.cancelled ?? 0, epoch)
         } catch {
             let reason = "\(error)"

@@ -146,8 +146,10 @@ extension Connection {
             writeGathered()
             stream.flush(yieldsToOthers: false)
         }
-        guard !isClosed, before > 0 || unread > 0 else { return }
+        guard !isClosed else { return }
         if urgency == .atOnce && unread > 0 { return dropSubscriber() }
+        // Otherwise the memory is unchanged.
+        guard before > 0 || unread > 0 else { return }
         updateMemory()
         watch()
     }

@@ -24,7 +24,7 @@ final class EventInbox: EventSubscriber {
 
     /// What the connection has to do next.
     enum Next {
-        /// - Parameter isLast: after the last event, the next one causes another call of `deliver`.
+        /// - Parameter isLast: whether the queue is empty now. The next event then causes another call of `deliver`.
         case write(PublishedEvent, isLast: Bool)
         case nothing
         /// An event did not fit. No event follows.
@@ -45,7 +45,8 @@ final class EventInbox: EventSubscriber {
 
     func enqueue(_ published: PublishedEvent) -> Bool {
         state.withLockedValue { state in
-            if state.isOverrun { return false }
+            // The receipt of an invalidation waits until this subscriber is disconnected.
+            if state.isOverrun { return published.event.isInvalidating }
             if state.events.count >= Self.maximumEvents {
                 state.isOverrun = true
                 state.events = []
@@ -57,8 +58,8 @@ final class EventInbox: EventSubscriber {
         }
     }
 
-    func handleEvents(upTo published: PublishedEvent) {
-        deliver(published.event.isInvalidating ? .atOnce : .soon)
+    func handleEvents(for published: PublishedEvent) {
+        deliver(published.event.isInvalidating || isOverrun ? .atOnce : .soon)
     }
 
     /// Removes the oldest event.

@@ -33,7 +33,7 @@ import Testing
 
         /// Events for which the loop has called this.
         let handled = NIOLockedValueBox<[PublishedEvent]>([])
-        func handleEvents(upTo published: PublishedEvent) { handled.withLockedValue { $0.append(published) } }
+        func handleEvents(for published: PublishedEvent) { handled.withLockedValue { $0.append(published) } }
 
         /// Events since the previous call.
         var newEvents: [String] {
@@ -66,7 +66,7 @@ import Testing
 
     @Test func `a loop is woken once all subscribers have the event, by one task for many of them`() {
         let (hub, loops) = (EventHub(), [Loop(), Loop()])
-        let listeners = (0..<600).map { Listener(on: loops[$0 % 2]) }
+        let listeners = (0..<80).map { Listener(on: loops[$0 % 2]) }
         for listener in listeners { #expect(hub.add(listener, to: .all, of: 1000)) }
         for loop in loops {
             loop.whenWoken = { #expect(listeners.allSatisfy { $0.last.withLockedValue { $0 } != nil }) }
@@ -78,14 +78,6 @@ import Testing
             for task in tasks { task() }
         }
         for listener in listeners { #expect(listener.handled.withLockedValue { $0.count } == 1) }
-    }
-
-    @Test func `a subscriber of a user and of all users gets each event once`() {
-        let (hub, listener) = (EventHub(), Listener())
-        #expect(hub.add(listener, to: .all, of: 1000))
-        #expect(hub.add(listener, to: .user(OpaqueID("alice")), of: 1000))
-        hub.publish(UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .login, epoch: 1))
-        #expect(listener.newEvents == ["alice: login 1"])
     }
 
     @Test func `an event is encoded once in each version`() {
