@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// Misbehaving clients and unusual ids.
     struct ClientFaultTests {
         @Test func `I8, F17: a client that never reads is disconnected and uses bounded memory`() throws {

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// `thumbcachectl doctor` with a running daemon.
     struct DoctorTests {
         private func doctor(

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// References in documents: paths, links, headings, types, and codes of faults and invariants.
     struct DocumentReferenceTests {
         @Test func `guarantees.md defines every code that sources and tests name, and every code has a test`() throws {

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// Runs the console blocks of the documents and compares the output.
     ///
     /// A block marked `console` is a session: one shell runs the lines that begin with `$ `, in one directory. SOCKET
@@ -198,7 +198,7 @@ extension EndToEnd {
 extension Machine {
     /// Runs the commands in one shell, as if pasted, and returns the lines that each printed. Ends what they started.
     fileprivate func session(
-        _ steps: some Sequence<EndToEnd.DocumentationTests.Step>, socket: String? = nil, directory: String,
+        _ steps: some Sequence<EndToEnd.Clients.DocumentationTests.Step>, socket: String? = nil, directory: String,
         within seconds: Int
     ) throws -> [[String]] {
         let prefix = path("session-\(nextNumber())")

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// Runs the programs in `examples`. A missing dependency is an error: `make test` installs those of
     /// ``ExampleTests``, and `make test-examples` also those of ``LargeExampleTests``.
     struct ExampleTests {

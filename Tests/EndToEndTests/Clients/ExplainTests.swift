@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// `thumbcachectl explain`, and the reasons of get and show, with a running daemon.
     struct ExplainTests {
         private func run(

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// One uid that tries to exhaust the daemon's memory.
     struct MemoryFloodTests {
         /// A connection that sends all of a large request but its last 100 bytes.

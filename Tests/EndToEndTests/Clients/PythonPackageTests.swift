@@ -6,7 +6,7 @@ enum PythonPackage {
     static let sources = "\(directory)/src"
 }
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     struct PythonPackageTests {
         @Test(arguments: ["/usr/bin/python3", pythonOfTests])
         func `the tests of the Python package pass with Debian's redis-py and that of PyPI`(python: String) throws {

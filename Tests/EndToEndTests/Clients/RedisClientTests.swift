@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// Clients that were written for Redis.
     struct RedisClientTests {
         @Test func `redis-cli stores an image from a file and prints it raw and quoted`() throws {

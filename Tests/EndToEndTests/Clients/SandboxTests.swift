@@ -1,9 +1,9 @@
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// Clients in sandboxes and containers, with bubblewrap and the arguments that Flatpak gives it.
-    @Suite(.enabled(if: ResourceTests.canUnshare, "user namespaces are not permitted"))
+    @Suite(.enabled(if: EndToEnd.Service.ResourceTests.canUnshare, "user namespaces are not permitted"))
     struct SandboxTests {
         /// The uid of the clients: not the daemon's, if the tests may choose.
         private static let uid = geteuid() == 0 ? 4_001 : geteuid()

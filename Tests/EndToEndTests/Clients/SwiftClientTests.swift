@@ -3,7 +3,7 @@ import NIOCore
 import Testing
 import Thumbcache
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// The client library, called from several tasks, with a running daemon.
     struct SwiftClientTests {
         /// Blocks the test's thread until the operation completes.

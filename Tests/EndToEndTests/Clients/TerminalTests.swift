@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// thumbcachectl on a pseudoterminal, which `python/terminal.py` controls.
     struct TerminalTests {
         /// - Parameter steps: arguments of `python/terminal.py`.

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Thumbcache
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// The client library with a running daemon.
     struct ThumbcacheLibraryTests {
         /// Calls the body with a running client.

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Clients {
     /// Commands of thumbcachectl that send several requests, with a running daemon.
     struct ThumbcachectlTests {
         private func run(

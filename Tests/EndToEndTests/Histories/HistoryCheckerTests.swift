@@ -1,6 +1,6 @@
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Histories {
     /// Tests of ``HistoryChecker`` with constructed histories.
     struct HistoryCheckerTests {
         private typealias Step = (String, History.Command, History.Outcome)

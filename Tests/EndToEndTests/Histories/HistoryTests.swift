@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Histories {
     /// Random commands of concurrent clients, with a faulty origin and kills. The replies must be consistent with a
     /// sequential order of the commands, and no image may be served after the purge or logout that removed it.
     struct HistoryTests {

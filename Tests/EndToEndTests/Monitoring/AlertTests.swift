@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Monitoring {
     /// Tests of the alerts in config/prometheus. promtool evaluates them with constructed time series.
     struct AlertTests {
         /// Metrics with labels, and their values in the notation of promtool, one for each 15 s.

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Monitoring {
     /// METRICS, and the alert rules and dashboard that use it.
     struct MetricsTests {
         /// Counters that only a fault or the passage of time changes. `load` changes all others.

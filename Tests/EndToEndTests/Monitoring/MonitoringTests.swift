@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Monitoring {
     /// thumbcached-http with a running daemon, and with Prometheus, the alerts and the dashboard in `config`.
     struct MonitoringTests {
         @Test func `promtool accepts the configuration`() throws {

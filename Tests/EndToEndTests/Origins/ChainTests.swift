@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// An origin with several upstreams.
     struct ChainTests {
         /// An nginx with a directory of images.

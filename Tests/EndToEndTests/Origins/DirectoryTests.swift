@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// An origin with LDAP, and a real directory.
     struct DirectoryTests {
         /// Larger than libcurl's and libldap's buffers.

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// A failing origin beside a working one.
     struct FailingOriginTests {
         /// A daemon with two origins. `broken` is suspended for hours after `failures` failures.

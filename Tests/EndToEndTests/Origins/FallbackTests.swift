@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// The fallback image of an origin.
     struct FallbackTests {
         @Test func `a profile without an image has the fallback, which META and STAT report`() throws {

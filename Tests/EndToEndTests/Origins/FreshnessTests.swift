@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// Expiry, revalidation and stale responses.
     struct FreshnessTests {
         /// Images are revalidated from memory, and without a memory tier from disk.

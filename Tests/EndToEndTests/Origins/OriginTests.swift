@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// Downloads from nginx and from faulty origins.
     struct OriginTests {
         /// With the default memory tier, most images of the second round come from memory; without one, all come from

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// Each configuration in docs/recipes.md, with an imitation of the service's documented responses.
     struct RecipeTests {
         struct Recipe: Sendable, CustomTestStringConvertible {

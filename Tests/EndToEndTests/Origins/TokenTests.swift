@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Origins {
     /// Access tokens and their renewal.
     struct TokenTests {
         /// - Parameter allow: URLs on other hosts that the origin allows.

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// The fetcher process: consequences of its death, and of an attacker's control over it.
     struct FetcherTests {
         private func fetcher(_ daemon: Daemon) throws -> pid_t {

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Images over HTTP, in the form of Gravatar and Libravatar.
     struct HTTPImagesTests {
         private static let hash = "0bc83cb571cd1c50ba6f3e8a78ef1346"

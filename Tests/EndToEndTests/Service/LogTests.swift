@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Contents of the log.
     struct LogTests {
         @Test(arguments: ["trace", "debug", "info"])

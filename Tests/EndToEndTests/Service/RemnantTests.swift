@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Searches for secrets and images in the daemon's memory after a logout or purge.
     struct RemnantTests {
         private static let token = Array("a-token-that-must-not-remain-in-memory-4711".utf8)

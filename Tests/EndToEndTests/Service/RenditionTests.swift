@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Renditions made by the real renderer from images of an nginx.
     struct RenditionTests {
         private static let images = "\(Files.repository)/Tests/RendererTests/Images"

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Lack of descriptors and memory, and a listening socket that fails.
     struct ResourceTests {
         /// The daemon's open descriptors.

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Restarts under load, as during an upgrade: the new process inherits the listening socket.
     struct RestartTests {
         private static let restarts = 10

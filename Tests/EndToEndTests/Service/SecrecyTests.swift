@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Confidentiality of the files and the log while users are logged in.
     struct SecrecyTests {
         private static let needles = [

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Stop, reload, sd_notify and socket activation.
     struct ServiceTests {
         @Test(arguments: [SIGTERM, SIGINT])

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Lack of descriptors and threads, at the start and later.
     struct ShortageTests {
         /// The names of the daemon's threads.

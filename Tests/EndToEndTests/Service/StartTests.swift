@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Starts with existing files, second daemons and invalid configurations.
     struct StartTests {
         /// Starts a daemon that must exit with an error, and returns its log.

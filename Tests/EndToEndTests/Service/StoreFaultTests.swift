@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Full and failing disks, and files that were altered from outside.
     struct StoreFaultTests {
         // MARK: A full disk

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// Stores of other versions.
     struct UpgradeTests {
         private static let isWriting = ProcessInfo.processInfo.environment["THUMBCACHED_WRITE_STORE"] != nil

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Service {
     /// `thumbcachectl verify`, with and without a running daemon.
     struct VerifyTests {
         private static let control = "\(Files.programs)/thumbcachectl"

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Users {
     /// The logout scripts and examples in `config/`.
     struct LogoutHookTests {
         @Test(arguments: ["logout.sh", "logout.py", "logout.c"])

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Users {
     /// Logout and purge during downloads, and sessions.
     struct LogoutTests {
         @Test func `I2, F46: a LOGIN on a connection that was closed before the daemon read it has no effect`() throws {

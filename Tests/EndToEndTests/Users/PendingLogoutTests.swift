@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Users {
     /// Logout hooks while the daemon is stopped or not running.
     struct PendingLogoutTests {
         private static let control = "\(Files.programs)/thumbcachectl"
@@ -151,7 +151,7 @@ extension EndToEnd {
         }
 
         /// Root changes the owner. Other users mount a directory of root in a namespace in which root is not mapped.
-        @Test(.enabled(if: geteuid() == 0 || StoreFaultTests.canMount, "mount namespaces are not permitted"))
+        @Test(.enabled(if: geteuid() == 0 || EndToEnd.Service.StoreFaultTests.canMount, "mount namespaces are not permitted"))
         func `I4: a pending-logout directory of another uid prevents the start`() throws {
             let isRoot = geteuid() == 0
             let owner = isRoot ? "4001" : "65534"
@@ -160,7 +160,7 @@ extension EndToEnd {
                     chown(daemon.pending, 4_001, 4_001)
                 } else {
                     let script = "mount --bind /usr/share \"$0\" && exec \"$@\""
-                    daemon.wrapper = StoreFaultTests.mountNamespace + ["sh", "-c", script, daemon.pending]
+                    daemon.wrapper = EndToEnd.Service.StoreFaultTests.mountNamespace + ["sh", "-c", script, daemon.pending]
                 }
             }
         }

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Users {
     /// Concurrent connections that use the same user.
     struct RaceTests {
         /// State that the threads of a stress test share.

@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Users {
     /// Several uids that use one socket.
     struct TwoUsersTests {
         /// Runs redis-cli as another account.
