@@ -59,7 +59,8 @@ public protocol EventSubscriber: AnyObject, Sendable {
     /// - Returns: whether to call ``handleEvents(for:)``.
     func enqueue(_ published: PublishedEvent) -> Bool
 
-    /// Handles all queued events. Called on the loop. For an invalidation, called before its receipt is sent.
+    /// Handles the queued events: at once up to an invalidation, whose receipt is sent afterwards; others possibly later.
+    /// Called on the loop.
     /// - Parameter published: the event that was queued, possibly not the last one.
     func handleEvents(for published: PublishedEvent)
 }

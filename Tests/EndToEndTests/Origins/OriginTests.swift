@@ -219,8 +219,8 @@ extension EndToEnd.Origins {
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
                     daemon.settings["origins.default", "allow"] = [.string("http://127.0.0.1:\(fullPort)")]
                     daemon.settings["origins.default", "connections"] = 1
-                    daemon.settings["origins.default", "connect-timeout"] = "300ms"
-                    daemon.settings["origins.default", "timeout"] = "600ms"
+                    daemon.settings["origins.default", "connect-timeout"] = "1s"
+                    daemon.settings["origins.default", "timeout"] = "2s"
                     daemon.settings["limits", "downloads-per-uid"] = 1
                 }
                 let client = try daemon.connect(loggedInAs: "alice")
@@ -244,7 +244,7 @@ extension EndToEnd.Origins {
                 defer { origin.end() }
                 let daemon = try machine.daemon { daemon in
                     daemon.settings.setOrigin("\(origin.url)/{profile}")
-                    daemon.settings["origins.default", "timeout"] = "500ms"
+                    daemon.settings["origins.default", "timeout"] = "2s"
                 }
                 let client = try daemon.connect(loggedInAs: "alice")
                 #expect(try client.call("GET", "alice", "bob") == .bulk(image))

@@ -151,7 +151,9 @@ extension EndToEnd.Users {
         }
 
         /// Root changes the owner. Other users mount a directory of root in a namespace in which root is not mapped.
-        @Test(.enabled(if: geteuid() == 0 || EndToEnd.Service.StoreFaultTests.canMount, "mount namespaces are not permitted"))
+        @Test(
+            .enabled(
+                if: geteuid() == 0 || EndToEnd.Service.StoreFaultTests.canMount, "mount namespaces are not permitted"))
         func `I4: a pending-logout directory of another uid prevents the start`() throws {
             let isRoot = geteuid() == 0
             let owner = isRoot ? "4001" : "65534"
@@ -160,7 +162,8 @@ extension EndToEnd.Users {
                     chown(daemon.pending, 4_001, 4_001)
                 } else {
                     let script = "mount --bind /usr/share \"$0\" && exec \"$@\""
-                    daemon.wrapper = EndToEnd.Service.StoreFaultTests.mountNamespace + ["sh", "-c", script, daemon.pending]
+                    daemon.wrapper =
+                        EndToEnd.Service.StoreFaultTests.mountNamespace + ["sh", "-c", script, daemon.pending]
                 }
             }
         }

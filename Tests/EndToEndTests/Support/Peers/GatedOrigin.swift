@@ -69,12 +69,12 @@ final class GatedOrigin: Sendable {
     }
 
     func end() {
-        let connections = state.change { state in
+        state.change { state in
             state.hasEnded = true
-            return state.connections
+            // Under the lock: a closed descriptor's number may already belong to another test.
+            for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
         }
         shutdown(listener, CInt(SHUT_RDWR))
-        for connection in connections { shutdown(connection, CInt(SHUT_RDWR)) }
     }
 
     // MARK: Responses
