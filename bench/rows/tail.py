@@ -32,6 +32,7 @@ def rows(run):
             set_idle_priority(pid)
         tail = Tail(run, place, origin)
         yield tail.purge()
+        yield tail.purge_limit()
         yield tail.eviction()
         yield tail.revalidation()
         yield tail.start()
@@ -104,6 +105,55 @@ class Tail:
             ("deletion in progress", "% of the time"),
             goal=3.0,
             note="client and server each have a core",
+        )
+
+    def purge_limit(self):
+        """P11 with a C server, a C loop that deletes files as small as those of P11, and curl."""
+        home = self.place / "limit"
+        home.mkdir()
+        delete = self.run.subject.compile("purgeloop", home, "purgeloop.c")
+        # Enough for the whole measurement.
+        count, small = self.run.scaled(200_000, 10_000), images.image(512)
+        profiles = f"[{0:012}-{IMAGE_COUNT - 1:012}]"
+        get_all = [processes.find("curl"), "--silent", "--show-error", "--fail", "--rate", f"{MISSES}/s"]
+        get_all += [f"{self.origin.url}/{profiles}?[1-100]", "--output", home / "#1-#2.image"]
+
+        def downloads():
+            return list(home.glob("*.image"))
+
+        def disturb(server):
+            files = home / "files"
+            for number in range(256):
+                (files / f"{number:03}").mkdir(parents=True)
+            for number in range(count):
+                (files / f"{number % 256:03}" / f"{number:06}").write_bytes(small)
+            os.sync()
+            quiet = self.p99(server)
+            with processes.Server("curl", get_all, home / "curl.log", self.server_core) as curl:
+                while not downloads() and curl.process.poll() is None:
+                    time.sleep(0.01)
+                with processes.Server("purgeloop", [delete, files], home / "purgeloop.log", self.server_core) as loop:
+                    begin, before = time.monotonic(), len(downloads())
+                    disturbed = self.p99(server)
+                    pace = (len(downloads()) - before) / (time.monotonic() - begin)
+                    for load in (curl, loop):
+                        if load.process.poll() is not None:
+                            raise processes.Failed(f"{load.name} ended before the measurement: {load.log_tail()}")
+            for path in downloads():
+                path.unlink()
+            deleted = count - sum(len(names) for _, _, names in os.walk(files))
+            shutil.rmtree(files)
+            return disturbed, quiet, pace, deleted / count * 100
+
+        with self.run.subject.minimal_server(home, 1, len(IMAGE), ("GET", "alice", "me")) as server:
+            os.sched_setaffinity(server.process.pid, {self.server_core})
+            found = [disturb(server) for _ in range(self.run.few_rounds)]
+        return self.row(
+            "P11 limit",
+            f"of a C server while a C loop deletes files and curl downloads {MISSES} images/s",
+            found,
+            ("downloads", "images/s"),
+            ("deleted", f"% of {count:,} files"),
         )
 
     def eviction(self):
