@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-/* Opens a directory, and returns NULL for the names "." and "..". */
+/* Opens a directory. Returns NULL for a name that begins with a dot, such as that of the parent. */
 static DIR *open_directory(int parent, const char *name) {
     if (name[0] == '.') return NULL;
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

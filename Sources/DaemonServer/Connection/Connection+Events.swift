@@ -148,7 +148,7 @@ extension Connection {
         }
         guard !isClosed else { return }
         if urgency == .atOnce && unread > 0 { return dropSubscriber() }
-        // Otherwise the memory is unchanged.
+        // Without output before and after the events, the memory is unchanged.
         guard before > 0 || unread > 0 else { return }
         updateMemory()
         watch()

@@ -22,7 +22,7 @@ final class EventInbox: EventSubscriber {
         var isOverrun = false
     }
 
-    /// What the connection has to do next.
+    /// The connection's next step.
     enum Next {
         /// - Parameter isLast: whether the queue is empty now. The next event then causes another call of `deliver`.
         case write(PublishedEvent, isLast: Bool)
