@@ -11,7 +11,7 @@ enum FiguresRoute: Sendable {
             self = .refused(refusal)
             return
         }
-        switch head.uri.prefix(while: { $0 != "?" }) {
+        switch Substring(head.uri.utf8.prefix { $0 != UInt8(ascii: "?") }) {
         case "/": self = .page
         case "/metrics": self = .metrics
         default:

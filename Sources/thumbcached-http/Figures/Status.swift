@@ -54,7 +54,8 @@ final class Status: Sendable {
         case .refused(let refusal): .now(refusal.response, closes: refusal.closes)
         case .page: .now(page(), closes: false)
         case .metrics:
-            .later(scraper.scrape().map { Self.metrics($0.exposition) }, late: Self.metrics(Scrape.down), cancel: {})
+            .later(
+                scraper.scrape().map { Self.metrics($0.exposition) }, late: { Self.metrics(Scrape.down) }, cancel: {})
         }
     }
 

@@ -3,9 +3,10 @@ import NIOHTTP1
 
 /// One HTTP connection: processes one request at a time.
 ///
-/// Nothing is read, and no queued request starts, before the previous response is written. So a peer that pipelines
-/// requests and reads nothing holds at most one response in memory. NIO's HTTPServerPipelineHandler starts the next
-/// request when the response is enqueued: one read of 4 KiB then fills memory with a hundred responses.
+/// No queued request starts before the previous response is written, and no read is requested while a request is
+/// queued. So a peer that pipelines requests and reads nothing holds at most one response in memory. NIO's
+/// HTTPServerPipelineHandler starts the next request when the response is enqueued: one read of 4 KiB then fills memory
+/// with a hundred responses.
 final class HTTPConnection: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
@@ -32,8 +33,8 @@ final class HTTPConnection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var queue = CircularBuffer<HTTPRequestHead>()
     private var current: HTTPRequestHead?
-    /// The response to ``current`` if it times out.
-    private var fallback: Response?
+    /// Makes the response to ``current`` if it times out.
+    private var fallback: (() -> Response)?
     /// Ends the work for ``current``.
     private var cancel: (() -> Void)?
     private var requests = 0
@@ -44,10 +45,10 @@ final class HTTPConnection: ChannelInboundHandler {
     enum Responder {
         case now(Response, closes: Bool)
         /// - Parameters:
-        ///   - late: the response if the future does not complete in time.
+        ///   - late: makes the response if the future does not complete in time.
         ///   - cancel: called if the connection is closed or reset, or the response is late. A peer that closed only its
         ///     output still gets the response.
-        case later(EventLoopFuture<Response>, late: Response, cancel: () -> Void)
+        case later(EventLoopFuture<Response>, late: () -> Response, cancel: () -> Void)
     }
 
     init(
@@ -117,7 +118,7 @@ final class HTTPConnection: ChannelInboundHandler {
         timeoutChanged(due)
     }
 
-    /// Starts the next queued request, or reads, unless a response is pending.
+    /// Starts the next queued request, and reads if no other is queued. Does nothing while a response is pending.
     private func proceed() {
         guard let context, context.channel.isActive else { return }
         switch phase {
@@ -129,6 +130,8 @@ final class HTTPConnection: ChannelInboundHandler {
         case .head:
             if let head = queue.popFirst() {
                 current = head
+                // Reads ahead once. Otherwise each request removes the socket from epoll and adds it again.
+                if queue.isEmpty && refusal == nil && !isInputClosed { context.read() }
                 start(head)
             } else if let refusal {
                 write(refusal, closes: true)
@@ -207,7 +210,7 @@ final class HTTPConnection: ChannelInboundHandler {
         guard let context, now >= due else { return }
         if case .response = phase, let fallback {
             let cancel = cancel
-            write(fallback, closes: false)
+            write(fallback(), closes: false)
             cancel?()
             return
         }

@@ -35,7 +35,7 @@ struct HeadCheck: Sendable {
             return Refusal(
                 response: Response(.badRequest, "A GET or HEAD request must not have a body."), closes: true)
         }
-        guard head.uri.hasPrefix("/") else {
+        guard head.uri.utf8.first == UInt8(ascii: "/") else {
             return Refusal(
                 response: Response(.badRequest, "Invalid request target; it must begin with /."), closes: true)
         }

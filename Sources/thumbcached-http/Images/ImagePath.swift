@@ -32,7 +32,9 @@ struct ImagePath: Equatable, Sendable {
             owner = .user(user)
         default: return nil
         }
-        guard path.hasPrefix("/"), let last = words.last, let hash = Self.hash(last) else { return nil }
+        guard path.utf8.first == UInt8(ascii: "/"), let last = words.last, let hash = Self.hash(last) else {
+            return nil
+        }
         self.hash = hash
     }
 
@@ -47,7 +49,9 @@ struct ImagePath: Equatable, Sendable {
 
     /// MD5 has 32 digits, SHA-256 has 64.
     private static func hash(_ segment: Substring) -> String? {
-        let parts = segment.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
+        let dot = UInt8(ascii: ".")
+        let parts = segment.utf8.split(separator: dot, maxSplits: 1, omittingEmptySubsequences: false)
+            .map { Substring($0) }
         if parts.count == 2, !extensions.contains(parts[1].lowercased()) { return nil }
         guard let digits = parts.first, [32, 64].contains(digits.utf8.count),
             digits.utf8.allSatisfy({ Hex.value(of: $0) != nil })

@@ -36,7 +36,8 @@ struct ImageRules: Sendable {
     /// - Parameter now: seconds since 1970.
     func route(_ head: HTTPRequestHead, now: Int64) -> ImageRoute {
         if let refusal = check.refusal(of: head) { return .refused(refusal) }
-        let parts = head.uri.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        let parts = head.uri.utf8.split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
+            .map { Substring($0) }
         guard let path = parts.first, let image = ImagePath(path) else { return Self.refused(.notFound, Self.unknown) }
         guard let query = ImageQuery(parts.count == 2 ? parts[1] : "") else {
             return Self.refused(.badRequest, "Invalid percent-encoding in the query.")

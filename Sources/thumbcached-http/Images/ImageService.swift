@@ -34,7 +34,8 @@ final class ImageService: Sendable {
                 promise.succeed(self.response(to: request, await self.lookUp(request), transfer))
             }
             return .later(
-                promise.futureResult, late: rules.response(to: request, .failure(.timeout)), cancel: { task.cancel() })
+                promise.futureResult, late: { self.rules.response(to: request, .failure(.timeout)) },
+                cancel: { task.cancel() })
         }
     }
 

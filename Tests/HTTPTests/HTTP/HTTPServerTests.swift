@@ -176,6 +176,31 @@ import Testing
         }
     }
 
+    @Test func `input that arrives before a response is read once and processed after it`() async throws {
+        let nothing = "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        let three = String(repeating: nothing, count: 3)
+        var limits = HTTPLimits()
+        limits.pipelined = 3
+        try await TestService.run(limits: limits) { service in
+            let (peer, other) = (try await service.connect(), try await service.connect())
+            service.daemon.block()
+            try await peer.send(Self.metrics)
+            await service.daemon.receives(1)
+            // The second input stays in the socket. If it were read, too many requests would be queued.
+            for input in [three, three + "nonsense\r\n\r\n"] {
+                try await peer.send(input)
+                // The response shows that the loop has polled the peer's socket.
+                #expect(try await other.request(nothing).status == 404)
+            }
+            service.daemon.unblock()
+            #expect(try await peer.response().status == 200)
+            for _ in 0..<6 { #expect(try await peer.response().status == 404) }
+            let last = try await peer.response()
+            #expect(last.status == 400 && last.fields["connection"] == "close")
+            #expect(await peer.rest() == "")
+        }
+    }
+
     @Test func `too many pipelined requests close the connection after the queued ones`() async throws {
         var limits = HTTPLimits()
         limits.pipelined = 3
