@@ -50,8 +50,8 @@ FLEET = thumbcached-relay thumbcached-oidc
 # $(call build-release,options,programs) builds programs and moves them to dist/. They are stripped under a temporary
 # name and then renamed, because the replaced program may be running.
 build-release = mkdir -p dist && for program in $(2); do $(RELEASE) $(1) --product $$program && \
-    cp -f "$$($(RELEASE) $(1) --show-bin-path)/$$program" dist/.partial && $(STRIP) dist/.partial && \
-    mv -f dist/.partial "dist/$$program" || exit 1; done
+    cp -f "$$($(RELEASE) $(1) --show-bin-path)/$$program" dist/.$$program && $(STRIP) dist/.$$program && \
+    mv -f dist/.$$program "dist/$$program" || exit 1; done
 
 # Files get the commit's time, so that a commit always builds the same package.
 EPOCH = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
@@ -261,9 +261,10 @@ install-fleet-documents:
 	        $(RELOCATED) > "$(DESTDIR)$(FLEET_DOCUMENTS)/$${document##*/}" || exit 1; done
 	chmod 644 $(DESTDIR)$(FLEET_DOCUMENTS)/*.md
 
+# In parallel, because each of the two builds has phases that use only one processor.
 deb: ## build the Debian packages in dist/
 	@tools/install-dependencies build parts release deb
-	$(MAKE) --no-print-directory release release-fleet
+	$(MAKE) --no-print-directory --jobs=2 release release-fleet
 	$(EPOCH) tools/make-deb
 	tools/check-package dist/thumbcached*.deb
 
