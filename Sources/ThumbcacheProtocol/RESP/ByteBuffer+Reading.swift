@@ -96,10 +96,9 @@ private struct ReplyParser {
     private mutating func line() throws(ProtocolError) -> Line? {
         let most = min(Self.maximumLine, end - rest.readerIndex)
         let (line, length) = rest.withUnsafeReadableBytes { all -> (Line?, Int?) in
-            let bytes = all.prefix(most)
-            guard let last = bytes.firstIndex(of: LF) else { return (nil, nil) }
-            guard last >= 2, bytes[last - 1] == CR else { return (nil, last) }
-            return (Line(marker: bytes[0], rest: bytes[1..<last - 1]), last + 1)
+            guard let last = all.prefix(most).firstIndex(of: LF) else { return (nil, nil) }
+            guard last >= 2, all[last - 1] == CR else { return (nil, last) }
+            return (Line(marker: all[0], rest: UnsafeRawBufferPointer(rebasing: all[1..<last - 1])), last + 1)
         }
         guard let length else {
             if rest.readableBytes >= most { throw tooLong }
@@ -123,7 +122,7 @@ private struct Line {
     let marker: UInt8
     private let content: Content
 
-    init(marker: UInt8, rest: Slice<UnsafeRawBufferPointer>) {
+    init(marker: UInt8, rest: UnsafeRawBufferPointer) {
         self.marker = marker
         content = Self.number(rest).map(Content.number) ?? .text(String(decoding: rest, as: UTF8.self))
     }
@@ -138,16 +137,19 @@ private struct Line {
         }
     }
 
-    private static func number(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int? {
+    private static func number(_ bytes: UnsafeRawBufferPointer) -> Int? {
         let isNegative = bytes.first == UInt8(ascii: "-")
-        let digits = isNegative ? bytes.dropFirst() : bytes
+        let start = isNegative ? 1 : 0
+        let count = bytes.count - start
         // 18 digits cannot overflow. Leading zeros are excluded so that `text` reproduces the line.
-        guard (1...18).contains(digits.count), digits.first != UInt8(ascii: "0") || !isNegative && digits.count == 1
-        else { return nil }
+        guard (1...18).contains(count), bytes[start] != UInt8(ascii: "0") || !isNegative && count == 1 else {
+            return nil
+        }
         var number = 0
-        for byte in digits {
-            guard UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte else { return nil }
-            number = number &* 10 &+ Int(byte &- UInt8(ascii: "0"))
+        for index in start..<bytes.count {
+            let digit = bytes[index] &- UInt8(ascii: "0")
+            guard digit <= 9 else { return nil }
+            number = number &* 10 &+ Int(digit)
         }
         return isNegative ? -number : number
     }

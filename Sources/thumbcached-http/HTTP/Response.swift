@@ -42,21 +42,22 @@ struct Response: Sendable {
 
     /// - Parameter time: seconds since 1970.
     func head(closes: Bool, at time: Int64) -> HTTPResponseHead {
-        var headers = HTTPHeaders()
-        headers.add(name: "Date", value: HTTPTime.format(time))
-        if let contentType { headers.add(name: "Content-Type", value: contentType) }
-        headers.add(name: "Content-Length", value: "\(body.readableBytes)")
-        headers.add(name: "Cache-Control", value: cacheControl)
-        headers.add(name: "X-Content-Type-Options", value: "nosniff")
-        // Other sites learn nothing from the referrer.
-        headers.add(name: "Cross-Origin-Resource-Policy", value: embedding.rawValue)
-        headers.add(name: "Referrer-Policy", value: "no-referrer")
-        for (name, value) in fields { headers.add(name: name, value: value) }
-        if !headers.contains(name: "Content-Security-Policy") {
-            headers.add(name: "Content-Security-Policy", value: Self.strictestPolicy)
+        var all = [
+            ("Date", HTTPTime.format(time)),
+            ("Content-Length", "\(body.readableBytes)"),
+            ("Cache-Control", cacheControl),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Cross-Origin-Resource-Policy", embedding.rawValue),
+            // Other sites learn nothing from the referrer.
+            ("Referrer-Policy", "no-referrer"),
+            ("Connection", closes ? "close" : "keep-alive"),
+        ]
+        if let contentType { all.append(("Content-Type", contentType)) }
+        all += fields
+        if !fields.contains(where: { $0.0 == "Content-Security-Policy" }) {
+            all.append(("Content-Security-Policy", Self.strictestPolicy))
         }
-        headers.add(name: "Connection", value: closes ? "close" : "keep-alive")
-        return HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        return HTTPResponseHead(version: .http1_1, status: status, headers: HTTPHeaders(all))
     }
 }
 

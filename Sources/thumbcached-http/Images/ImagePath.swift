@@ -22,24 +22,23 @@ struct ImagePath: Equatable, Sendable {
     /// backslash or a control character, or one that is a dot segment, has no path: a proxy that decodes or normalizes
     /// the path would see another user than this program.
     init?(_ path: Substring) {
-        guard path.utf8.allSatisfy({ (0x21...0x7e).contains($0) }) else { return nil }
-        let segments = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).dropFirst()
-        let words = segments.map { Substring($0) }
-        switch words.count {
-        case 2 where words[0] == "avatar": owner = .site
-        case 4 where words[0] == "u" && words[2] == "avatar":
-            guard let user = Self.user(words[1]) else { return nil }
+        // Copied, because the algorithms of collections take several times as long on a string.
+        let bytes = Array(path.utf8)
+        guard bytes.first == UInt8(ascii: "/"), bytes.allSatisfy({ (0x21...0x7e).contains($0) }) else { return nil }
+        let segments = bytes.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        switch segments.count {
+        case 2 where segments[0].elementsEqual("avatar".utf8): owner = .site
+        case 4 where segments[0].elementsEqual("u".utf8) && segments[2].elementsEqual("avatar".utf8):
+            guard let user = Self.user(segments[1]) else { return nil }
             owner = .user(user)
         default: return nil
         }
-        guard path.utf8.first == UInt8(ascii: "/"), let last = words.last, let hash = Self.hash(last) else {
-            return nil
-        }
+        guard let last = segments.last, let hash = Self.hash(last) else { return nil }
         self.hash = hash
     }
 
-    private static func user(_ segment: Substring) -> ThumbcacheID? {
-        guard let bytes = PercentDecoding.decode(segment.utf8), (1...512).contains(bytes.count) else { return nil }
+    private static func user(_ segment: ArraySlice<UInt8>) -> ThumbcacheID? {
+        guard let bytes = PercentDecoding.decode(segment), (1...512).contains(bytes.count) else { return nil }
         let isPlain = bytes.allSatisfy { byte in
             byte >= 0x20 && byte != 0x7f && byte != UInt8(ascii: "/") && byte != UInt8(ascii: "\\")
         }
@@ -48,14 +47,14 @@ struct ImagePath: Equatable, Sendable {
     }
 
     /// MD5 has 32 digits, SHA-256 has 64.
-    private static func hash(_ segment: Substring) -> String? {
-        let dot = UInt8(ascii: ".")
-        let parts = segment.utf8.split(separator: dot, maxSplits: 1, omittingEmptySubsequences: false)
-            .map { Substring($0) }
-        if parts.count == 2, !extensions.contains(parts[1].lowercased()) { return nil }
-        guard let digits = parts.first, [32, 64].contains(digits.utf8.count),
-            digits.utf8.allSatisfy({ Hex.value(of: $0) != nil })
+    private static func hash(_ segment: ArraySlice<UInt8>) -> String? {
+        let parts = segment.split(separator: UInt8(ascii: "."), maxSplits: 1, omittingEmptySubsequences: false)
+        if parts.count == 2, !extensions.contains(String(decoding: parts[1], as: UTF8.self).lowercased()) {
+            return nil
+        }
+        guard let digits = parts.first, digits.count == 32 || digits.count == 64,
+            digits.allSatisfy({ Hex.value(of: $0) != nil })
         else { return nil }
-        return digits.lowercased()
+        return String(decoding: digits, as: UTF8.self).lowercased()
     }
 }

@@ -38,25 +38,25 @@ struct ImageQuery: Equatable, Sendable {
     /// - Parameter text: after the question mark.
     /// - Returns: nil if a value that is used has an invalid escape.
     init?(_ text: some StringProtocol) {
-        var values: [Key: [String]] = [:]
+        var values: [(key: Key, value: String)] = []
         for pair in Array(text.utf8).split(separator: UInt8(ascii: "&")) {
             let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
             guard let name = parts.first, let key = Key(String(decoding: name, as: UTF8.self)) else { continue }
             guard let bytes = PercentDecoding.decode(parts.count == 2 ? parts[1] : [], plusIsSpace: true) else {
                 return nil
             }
-            values[key, default: []].append(String(decoding: bytes, as: UTF8.self))
+            values.append((key, String(decoding: bytes, as: UTF8.self)))
         }
-        size = values[.size]?.first.flatMap(Self.number)
-        defaultImage = values[.defaultImage]?.first ?? ""
-        isForced = values[.forced]?.first?.lowercased() == "y"
-        name = values[.name]?.first ?? ""
-        initials = values[.initials]?.first ?? ""
-        expires = Self.only(values[.expires])
-        signature = Self.only(values[.signature])
+        func first(_ key: Key) -> String? { values.first { $0.key == key }?.value }
+        func only(_ key: Key) -> String? { values.count(where: { $0.key == key }) == 1 ? first(key) : nil }
+        size = first(.size).flatMap(Self.number)
+        defaultImage = first(.defaultImage) ?? ""
+        isForced = first(.forced)?.lowercased() == "y"
+        name = first(.name) ?? ""
+        initials = first(.initials) ?? ""
+        expires = only(.expires)
+        signature = only(.signature)
     }
-
-    private static func only(_ values: [String]?) -> String? { values?.count == 1 ? values?.first : nil }
 
     /// Digits only; a larger number than any size counts as the largest.
     private static func number(_ text: String) -> Int? {

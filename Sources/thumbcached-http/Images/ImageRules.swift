@@ -36,10 +36,10 @@ struct ImageRules: Sendable {
     /// - Parameter now: seconds since 1970.
     func route(_ head: HTTPRequestHead, now: Int64) -> ImageRoute {
         if let refusal = check.refusal(of: head) { return .refused(refusal) }
-        let parts = head.uri.utf8.split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
-            .map { Substring($0) }
-        guard let path = parts.first, let image = ImagePath(path) else { return Self.refused(.notFound, Self.unknown) }
-        guard let query = ImageQuery(parts.count == 2 ? parts[1] : "") else {
+        let question = head.uri.utf8.firstIndex(of: UInt8(ascii: "?"))
+        let path = head.uri[..<(question ?? head.uri.endIndex)]
+        guard let image = ImagePath(path) else { return Self.refused(.notFound, Self.unknown) }
+        guard let query = ImageQuery(question.map { head.uri[head.uri.utf8.index(after: $0)...] } ?? "") else {
             return Self.refused(.badRequest, "Invalid percent-encoding in the query.")
         }
         let user: ThumbcacheID
