@@ -13,7 +13,7 @@ struct Response: Sendable {
     var cacheControl = "no-store"
     /// The pages that may embed the response.
     var embedding = Embedding.sameOrigin
-    /// Header fields in addition to those that every response has.
+    /// Header fields in addition to those that every response has. Names are spelled as in their specification.
     var fields: [(String, String)] = []
     /// Held until the response is sent; closes the connection if it is revoked before.
     var transfer: ImageTransfers.Transfer?
@@ -42,22 +42,22 @@ struct Response: Sendable {
 
     /// - Parameter time: seconds since 1970.
     func head(closes: Bool, at time: Int64) -> HTTPResponseHead {
-        var all = [
-            ("Date", HTTPTime.format(time)),
+        var headers = [("Date", HTTPTime.format(time))]
+        if let contentType { headers.append(("Content-Type", contentType)) }
+        headers += [
             ("Content-Length", "\(body.readableBytes)"),
             ("Cache-Control", cacheControl),
             ("X-Content-Type-Options", "nosniff"),
             ("Cross-Origin-Resource-Policy", embedding.rawValue),
             // Other sites learn nothing from the referrer.
             ("Referrer-Policy", "no-referrer"),
-            ("Connection", closes ? "close" : "keep-alive"),
         ]
-        if let contentType { all.append(("Content-Type", contentType)) }
-        all += fields
+        headers += fields
         if !fields.contains(where: { $0.0 == "Content-Security-Policy" }) {
-            all.append(("Content-Security-Policy", Self.strictestPolicy))
+            headers.append(("Content-Security-Policy", Self.strictestPolicy))
         }
-        return HTTPResponseHead(version: .http1_1, status: status, headers: HTTPHeaders(all))
+        headers.append(("Connection", closes ? "close" : "keep-alive"))
+        return HTTPResponseHead(version: .http1_1, status: status, headers: HTTPHeaders(headers))
     }
 }
 

@@ -22,7 +22,7 @@ struct ImagePath: Equatable, Sendable {
     /// backslash or a control character, or one that is a dot segment, has no path: a proxy that decodes or normalizes
     /// the path would see another user than this program.
     init?(_ path: Substring) {
-        // Copied, because the algorithms of collections take several times as long on a string.
+        // Splitting an array is several times faster than splitting the string's UTF-8 view.
         let bytes = Array(path.utf8)
         guard bytes.first == UInt8(ascii: "/"), bytes.allSatisfy({ (0x21...0x7e).contains($0) }) else { return nil }
         let segments = bytes.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)

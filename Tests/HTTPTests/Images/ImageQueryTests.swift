@@ -5,7 +5,8 @@ import Testing
 @Suite struct ImageQueryTests {
     @Test(
         arguments: [
-            ("", nil), ("s=40", 40), ("size=40", 40), ("s=40&size=50", 40), ("s=", nil), ("s=-1", nil), ("s=+5", nil),
+            ("", nil), ("s=40", 40), ("size=40", 40), ("s=40&size=50", 40), ("s=&s=40", nil), ("s=", nil),
+            ("s=-1", nil), ("s=+5", nil),
             ("s=0x10", nil), ("s=4.5", nil), ("s=99999999999999999999", Int.max), ("s=%34%30", 40), ("S=40", nil),
         ] as [(String, Int?)])
     func `the size is the first number of s or size`(text: String, size: Int?) throws {

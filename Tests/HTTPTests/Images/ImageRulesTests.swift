@@ -55,7 +55,11 @@ import Thumbcache
         #expect(!rules.settings.servesImages && !ImageSettings().servesImages)
     }
 
-    @Test(arguments: [("", 80), ("s=1", 1), ("s=0", 80), ("s=2048", 2_048), ("s=4096", 2_048), ("s=x", 80)])
+    @Test(
+        arguments: [
+            ("", 80), ("s=1", 1), ("s=0", 80), ("s=2048", 2_048), ("s=4096", 2_048), ("s=x", 80), ("x=?&s=40", 40),
+            ("s=40?s=50", 80), ("\u{301}&s=40", 40),
+        ])
     func `the size is within the limit`(query: String, size: Int) throws {
         #expect(route(try Self.rules(), "/avatar/\(Self.hash)?\(query)") == "site \(size)")
         #expect(route(try Self.rules { $0.sizeLimit = 40 }, "/avatar/\(Self.hash)?\(query)") == "site \(min(size, 40))")
