@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <malloc.h>
 #include <semaphore.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
@@ -281,6 +283,30 @@ int clinux_receive_descriptor(int socket, unsigned char *sent) {
   return fd;
 }
 
+int clinux_fork(void) {
+    return fork();
+}
+
 int clinux_close_from(int first) {
   return (int)syscall(SYS_close_range, first, ~0U, 0);
+}
+
+/* Called by dl_iterate_phdr(3) for the program and each of its libraries. */
+static int release_pages(struct dl_phdr_info *object, size_t size, void *unused) {
+    (void)size;
+    (void)unused;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W) != 0) continue;
+        uintptr_t start = object->dlpi_addr + segment->p_vaddr;
+        uintptr_t first = start & ~(page - 1);
+        /* Fails for the vDSO, which has no file. */
+        madvise((void *)first, start - first + segment->p_memsz, MADV_DONTNEED);
+    }
+    return 0;
+}
+
+void clinux_release_program_pages(void) {
+    dl_iterate_phdr(release_pages, NULL);
 }

@@ -4,8 +4,8 @@ import NIOCore
 /// Buffers of sent replies, reused for images from disk. Otherwise the allocator would overwrite them when it allocates
 /// and when it frees them (M_PERTURB).
 ///
-/// Kept buffers are wiped; others are freed. Holds at most 512 KiB, in the sizes that images have needed. Safe from any
-/// thread.
+/// Kept buffers are wiped; others are freed. Sizes are powers of two, and only sizes that images have needed are kept.
+/// Safe from any thread.
 public final class BufferPool: Sendable {
     private struct State {
         // Both by ``BufferPool/sizeClass(_:)``.
@@ -13,9 +13,10 @@ public final class BufferPool: Sendable {
         /// The number of buffers that were requested and not given back, at most as many as may be kept.
         var wanted = [Int](repeating: 0, count: BufferPool.sizes.count)
         var bytes = 0
+        let limit: Int
 
         mutating func take(_ sizeClass: Int) -> ByteBuffer? {
-            wanted[sizeClass] = min(wanted[sizeClass] + 1, BufferPool.limit / BufferPool.size(of: sizeClass))
+            wanted[sizeClass] = min(wanted[sizeClass] + 1, limit / BufferPool.size(of: sizeClass))
             let buffer = idle[sizeClass].popLast()
             if buffer != nil { bytes -= BufferPool.size(of: sizeClass) }
             return buffer
@@ -25,7 +26,7 @@ public final class BufferPool: Sendable {
         mutating func makeRoom(for sizeClass: Int) -> [ByteBuffer]? {
             guard wanted[sizeClass] > 0 else { return nil }
             var out: [ByteBuffer] = []
-            while bytes + BufferPool.size(of: sizeClass) > BufferPool.limit {
+            while bytes + BufferPool.size(of: sizeClass) > limit {
                 guard let other = idle.indices.last(where: { $0 != sizeClass && !idle[$0].isEmpty }) else { return nil }
                 out.append(idle[other].removeLast())
                 bytes -= BufferPool.size(of: other)
@@ -38,25 +39,32 @@ public final class BufferPool: Sendable {
 
     /// Logarithms of the sizes of the buffers that are kept: 4 to 64 KiB.
     private static let sizes = 12...16
-    private static let limit = 512 << 10
 
-    private let state = NIOLockedValueBox(State())
+    private let limit: Int
+    private let state: NIOLockedValueBox<State>
 
-    public init() {}
+    /// - Parameter limit: the most bytes to keep. With 0, none are kept, and new buffers are not rounded up.
+    public init(limit: Int = 512 << 10) {
+        self.limit = limit
+        state = NIOLockedValueBox(State(limit: limit))
+    }
 
     /// Bytes of the buffers that are kept.
     public var bytes: Int { state.withLockedValue { $0.bytes } }
 
-    /// Returns an empty buffer, as `ByteBufferAllocator` does.
+    /// Returns an empty buffer with at least this capacity.
     public func buffer(capacity: Int) -> ByteBuffer {
-        let kept = Self.sizeClass(capacity).flatMap { sizeClass in state.withLockedValue { $0.take(sizeClass) } }
-        return kept ?? ByteBufferAllocator().buffer(capacity: capacity)
+        guard limit > 0, let sizeClass = Self.sizeClass(capacity) else {
+            return ByteBufferAllocator().exactBuffer(capacity: capacity)
+        }
+        return state.withLockedValue { $0.take(sizeClass) } ?? ByteBufferAllocator().buffer(capacity: capacity)
     }
 
     /// Takes a buffer that the caller does not use any more. Has no effect if something else still uses its storage.
     public func giveBack(_ buffer: consuming ByteBuffer) {
         // A slice becomes the whole storage again.
-        guard let sizeClass = Self.sizeClass(buffer.storageCapacity),
+        guard limit > 0, let sizeClass = Self.sizeClass(buffer.storageCapacity),
+            buffer.storageCapacity == Self.size(of: sizeClass),
             buffer.modifyIfUniquelyOwned({ $0.clear() }) != nil,
             let others = state.withLockedValue({ $0.makeRoom(for: sizeClass) })
         else { return }

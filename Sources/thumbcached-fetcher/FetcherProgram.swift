@@ -54,6 +54,7 @@ enum FetcherProgram {
         let fetcher = CurlImageFetcher(settings: limited, log: log)
         try fetcher.start()
         guard let loop = fetcher.loop else { throw SystemError("start the event loop", code: ESHUTDOWN) }
+        clinux_release_program_pages()
         try loop.submit {
             let stream = try loop.adopt(connection)
             stream.handler = FetcherService(stream, fetcher: fetcher, loop: loop, log: log) { new in

@@ -1,7 +1,6 @@
 import ArgumentParser
 import CLinux
 import Glibc
-import HelperClient
 import LinuxSupport
 import Logging
 import ProgramSupport
@@ -47,9 +46,6 @@ struct Main: ParsableCommand {
             valueName: "level"))
     var logLevel: Logger.Level?
 
-    @Option(name: .customLong("start-helper"), help: .hidden)
-    var helpers: [String] = []
-
     /// Opens closed standard streams first, so that no socket or file of the store becomes standard error. Not async:
     /// libdispatch, which runs the main thread of an async program, traps without descriptors or threads (F75).
     static func main() {
@@ -65,13 +61,6 @@ struct Main: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // Files are accessible to the daemon's user only, whatever mode the code requests.
         umask(0o077)
-        if !helpers.isEmpty {
-            do {
-                return try ForkServer.serve(helpers)
-            } catch {
-                Self.fail("\(error)", Self.environment())
-            }
-        }
         // Makes free(3) overwrite memory, so that freed blocks hold no images or tokens (I11).
         clinux_overwrite_freed_memory()
         clinux_limit_arenas()

@@ -55,6 +55,31 @@ import Testing
         #expect(pool.bytes == 0)
     }
 
+    @Test func `a buffer between two sizes is not kept, since it could be too small for the next request`() {
+        _ = pool.buffer(capacity: 16_384)
+        _ = give(ByteBufferAllocator().exactBuffer(capacity: 9_000))
+        #expect(pool.bytes == 0 && pool.buffer(capacity: 16_384).storageCapacity == 16_384)
+    }
+
+    @Test func `a pool without space keeps nothing, and rounds nothing up`() {
+        let pool = BufferPool(limit: 0)
+        for capacity in [9_000, 16_384] {
+            let buffer = pool.buffer(capacity: capacity)
+            #expect(buffer.storageCapacity == capacity)
+            pool.giveBack(buffer)
+            #expect(pool.bytes == 0)
+        }
+    }
+
+    @Test(arguments: [0, 1, 8_218])
+    func `an exact buffer has the requested capacity, and grows like others`(_ capacity: Int) {
+        var buffer = ByteBufferAllocator().exactBuffer(capacity: capacity)
+        #expect(buffer.storageCapacity == capacity && buffer.readableBytes == 0)
+        let bytes = (0..<capacity + 100).map { UInt8(truncatingIfNeeded: $0) }
+        buffer.writeBytes(bytes)
+        #expect(Array(buffer.readableBytesView) == bytes)
+    }
+
     @Test func `only sizes that were requested are kept`() {
         for size in [4_096, 16_384, 65_536] {
             _ = give(ByteBuffer(repeating: 7, count: size))

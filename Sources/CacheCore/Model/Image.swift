@@ -173,13 +173,13 @@ extension ImageBytes {
 
         /// - Parameter capacity: bytes of image to reserve.
         public init(capacity: Int = 0) {
-            self.init(in: ByteBufferAllocator().buffer(capacity: Self.size(forImageOf: capacity)))
+            self.init(in: ByteBufferAllocator().exactBuffer(capacity: Self.size(forImageOf: capacity)))
         }
 
         /// Uses a buffer that the caller has allocated.
         /// - Parameter buffer: empty, with a capacity of ``size(forImageOf:)``.
         public init(in buffer: consuming ByteBuffer) {
-            self.buffer = buffer
+            self.buffer = consume buffer
             self.buffer.writeRepeatingByte(0, count: Self.headroom)
         }
 

@@ -42,9 +42,12 @@ package struct HexName<let wordCount: Int>: Hashable, Sendable {
         left.words.indices.allSatisfy { left.words[$0] == right.words[$0] }
     }
 
+    /// A part of the name. Different names may share it.
+    var word: UInt64 { words[1] }
+
     package func hash(into hasher: inout Hasher) {
         // One word suffices, because all bits are pseudorandom.
-        hasher.combine(words[1])
+        hasher.combine(word)
     }
 }
 
@@ -62,6 +65,9 @@ extension HashedName {
 struct HashedOwner: Hashable, Sendable {
     let uid: UInt32
     let user: HashedName
+
+    /// A short key for dictionaries. Different owners may share it.
+    var key: UInt64 { user.word }
 }
 
 /// The name of a generation's directory: `<user-name>.<generation>`.

@@ -9,8 +9,8 @@ final class Generation: Sendable {
     /// Computed on demand: there may be tens of thousands of generations, of which few are read.
     var directoryName: FileName { GenerationName(user: owner.user, generation: id).fileName }
     let isNew: Bool
-    /// One bit for each bucket into which nothing has been written, so that a miss needs no system call.
-    private let untouched: InlineArray<4, Atomic<UInt64>>
+    /// Nil unless the generation is new, which saves memory for the users known after a start.
+    private let untouched: BucketSet?
     /// Whether an image with a size was written or counted in this run.
     private let sizes = Atomic(false)
     /// Whether only buckets are left in the directory.
@@ -19,7 +19,7 @@ final class Generation: Sendable {
     init(number: UInt64, owner: HashedOwner, id: GenerationID, isNew: Bool) {
         (self.number, self.owner, self.id, self.isNew) = (number, owner, id, isNew)
         staleFilesRemoved = Atomic(isNew)
-        untouched = InlineArray { _ in Atomic(isNew ? UInt64.max : 0) }
+        untouched = isNew ? BucketSet() : nil
     }
 
     var hasNoStaleFiles: Bool { staleFilesRemoved.load(ordering: .acquiring) }
@@ -31,13 +31,27 @@ final class Generation: Sendable {
     func markSized() { sizes.store(true, ordering: .relaxed) }
 
     func isKnownEmpty(_ bucket: UInt8) -> Bool {
-        untouched[Int(bucket >> 6)].load(ordering: .sequentiallyConsistent) >> UInt64(bucket & 63) & 1 == 1
+        untouched?.contains(bucket) ?? false
     }
 
     /// Call this before writing to a bucket, so that ``isKnownEmpty(_:)`` is never wrong.
     func markUsed(_ bucket: UInt8) {
-        untouched[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
+        untouched?.remove(bucket)
     }
 
     func key(_ bucket: UInt8? = nil) -> DirectoryCache.Key { DirectoryCache.Key(generation: number, bucket: bucket) }
+}
+
+/// The buckets of a new generation into which nothing has been written, so that a miss needs no system call.
+private final class BucketSet: Sendable {
+    /// One bit for each bucket.
+    private let bits = InlineArray<4, Atomic<UInt64>> { _ in Atomic(UInt64.max) }
+
+    func contains(_ bucket: UInt8) -> Bool {
+        bits[Int(bucket >> 6)].load(ordering: .sequentiallyConsistent) >> UInt64(bucket & 63) & 1 == 1
+    }
+
+    func remove(_ bucket: UInt8) {
+        bits[Int(bucket >> 6)].bitwiseAnd(~(1 << UInt64(bucket & 63)), ordering: .sequentiallyConsistent)
+    }
 }

@@ -28,16 +28,7 @@ final class ImageFiles: Sendable {
     let temporaryFiles = TemporaryFileRegistry()
     /// Whether the kernel and the file system support calls that do not block, as far as known.
     let canReadCached: Synchronization.Atomic<Bool>
-    private let known = NIOLockedValueBox(Known())
-
-    private struct Known {
-        /// An array, because most owners have one generation.
-        var byOwner: [HashedOwner: [Generation]] = [:]
-        var byNumber: [UInt64: Generation] = [:]
-        /// Ended generations whose directories could not be moved to the trash.
-        var notDiscarded: [UInt64: Generation] = [:]
-        var last: UInt64 = 0
-    }
+    private let known = NIOLockedValueBox(KnownGenerations())
 
     init(
         _ configuration: DiskStoreConfiguration, disk: Disk, users: Directory, trash: Directory,
@@ -59,11 +50,8 @@ final class ImageFiles: Sendable {
     /// Returns the generation of an owner; always the same object.
     func generation(_ id: GenerationID, of owner: HashedOwner, isNew: Bool) -> Generation {
         let (generation, isUncounted) = known.withLockedValue { known -> (Generation, Bool) in
-            if let found = known.byOwner[owner]?.first(where: { $0.id == id }) { return (found, false) }
-            known.last += 1
-            let generation = Generation(number: known.last, owner: owner, id: id, isNew: isNew)
-            known.byOwner[owner, default: []].append(generation)
-            known.byNumber[generation.number] = generation
+            if let found = known.all(of: owner).first(where: { $0.id == id }) { return (found, false) }
+            let generation = known.add(id, of: owner, isNew: isNew)
             // Inside the lock, so that every known generation is in the ledger.
             ledger.withLockedValue { $0.open(generation.number, uid: owner.uid, isEmpty: isNew) }
             return (generation, !isNew)
@@ -79,7 +67,7 @@ final class ImageFiles: Sendable {
 
     /// Discards all generations of an owner, except `living`. None may be in use by a generation store.
     func discardAll(of hashedOwner: HashedOwner, except living: GenerationID? = nil) throws {
-        let ended = known.withLockedValue { $0.byOwner[hashedOwner]?.filter { $0.id != living } ?? [] }
+        let ended = known.withLockedValue { $0.all(of: hashedOwner).filter { $0.id != living } }
         for generation in ended { try discard(generation) }
     }
 
@@ -119,12 +107,7 @@ final class ImageFiles: Sendable {
     }
 
     private func forget(_ generation: Generation) {
-        known.withLockedValue { known in
-            known.byOwner[generation.owner]?.removeAll { $0 === generation }
-            if known.byOwner[generation.owner]?.isEmpty == true { known.byOwner[generation.owner] = nil }
-            known.byNumber[generation.number] = nil
-            known.notDiscarded[generation.number] = nil
-        }
+        known.withLockedValue { $0.remove(generation) }
         temporaryFiles.forget(generation)
         disk.openEntries.removeAll(of: generation.number)
         disk.directories.removeAll(of: generation.number)

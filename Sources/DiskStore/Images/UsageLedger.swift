@@ -7,9 +7,9 @@ import CacheCore
 struct UsageLedger {
     private struct GenerationUsage {
         let uid: UInt32
-        var usage = Usage()
         /// Number of buckets counted, of 256.
-        var counted: Int
+        var counted: UInt16
+        var usage = Usage()
         var isCounted: Bool { counted == 256 }
     }
 

@@ -56,8 +56,6 @@ struct Maintenance: Sendable {
         try sweepImages()
         guard !signal.isStopped else { return }
         isSwept.withLockedValue { $0 = true }
-        // Releases the memory of the names of all generations.
-        clinux_trim_heap()
     }
 
     /// Moves directories without a current key file to the trash, and registers the others.
@@ -143,8 +141,15 @@ struct Maintenance: Sendable {
         // Requests come first. On Linux, this affects the calling thread only (setpriority(2)).
         setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
         signal.sleep(seconds: delay)
+        var isFirst = true
         while !signal.isStopped {
             run()
+            if isFirst {
+                // The start is complete. Releases the memory of the names of all generations, and program pages.
+                clinux_trim_heap()
+                clinux_release_program_pages()
+                isFirst = false
+            }
             signal.wait(retryPause: Self.retryPause)
         }
     }

@@ -54,7 +54,8 @@ enum Daemon {
         // Before confine(), after which no thread can start a program.
         let helpers = try helpers(configuration, environment, log)
         try confine(configuration, socketDirectory, log)
-        let replyBuffers = BufferPool()
+        // The memory tier keeps most images from disk, so that their buffers do not come back.
+        let replyBuffers = BufferPool(limit: configuration.memory.tier == 0 ? 512 << 10 : 0)
         // Its locks prevent a second daemon.
         let store = try DiskStore(
             configuration: configuration.store(descriptors), accountOf: { accounts.account(of: $0) },
