@@ -283,10 +283,6 @@ int clinux_receive_descriptor(int socket, unsigned char *sent) {
   return fd;
 }
 
-int clinux_fork(void) {
-    return fork();
-}
-
 int clinux_close_from(int first) {
   return (int)syscall(SYS_close_range, first, ~0U, 0);
 }
@@ -301,7 +297,7 @@ static int release_pages(struct dl_phdr_info *object, size_t size, void *unused)
         if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W) != 0) continue;
         uintptr_t start = object->dlpi_addr + segment->p_vaddr;
         uintptr_t first = start & ~(page - 1);
-        /* Fails for the vDSO, which has no file. */
+        /* Best effort: without it, the process only uses more memory. */
         madvise((void *)first, start - first + segment->p_memsz, MADV_DONTNEED);
     }
     return 0;

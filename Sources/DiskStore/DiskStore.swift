@@ -187,8 +187,12 @@ public final class DiskStore: ImageStore {
     public func maintain() { maintenance.run() }
 
     /// Starts the maintenance thread, which ``shutdown()`` ends. Call this at most once.
-    /// - Parameter delay: seconds until the sweep begins.
-    public func start(after delay: Double = 0) throws { try maintenance.startThread(after: delay) }
+    /// - Parameters:
+    ///   - delay: seconds until the sweep begins.
+    ///   - whenCounted: called once, by that thread, when the sweep has ended and all images have been counted.
+    public func start(after delay: Double = 0, whenCounted: @escaping @Sendable () -> Void = {}) throws {
+        try maintenance.startThread(after: delay, whenCounted: whenCounted)
+    }
 
     /// Ends the maintenance thread and releases the locks. Generation stores must be closed or idle.
     public func shutdown() {

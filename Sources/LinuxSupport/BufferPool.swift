@@ -4,7 +4,7 @@ import NIOCore
 /// Buffers of sent replies, reused for images from disk. Otherwise the allocator would overwrite them when it allocates
 /// and when it frees them (M_PERTURB).
 ///
-/// Kept buffers are wiped; others are freed. Sizes are powers of two, and only sizes that images have needed are kept.
+/// Kept buffers are wiped; others are freed. A kept buffer has a power of two bytes, and a size that images have needed.
 /// Safe from any thread.
 public final class BufferPool: Sendable {
     private struct State {
@@ -43,7 +43,8 @@ public final class BufferPool: Sendable {
     private let limit: Int
     private let state: NIOLockedValueBox<State>
 
-    /// - Parameter limit: the most bytes to keep. With 0, none are kept, and new buffers are not rounded up.
+    /// - Parameter limit: maximum number of bytes to keep. With 0, the pool keeps no buffers, and new ones have exactly
+    ///   the requested capacity.
     public init(limit: Int = 512 << 10) {
         self.limit = limit
         state = NIOLockedValueBox(State(limit: limit))

@@ -1,6 +1,7 @@
 import ArgumentParser
 import CLinux
 import Glibc
+import HelperClient
 import LinuxSupport
 import Logging
 import ProgramSupport
@@ -46,21 +47,35 @@ struct Main: ParsableCommand {
             valueName: "level"))
     var logLevel: Logger.Level?
 
+    /// The first argument of a fork server. Its other arguments are the programs.
+    static let forkServer = "--fork-server"
+
     /// Opens closed standard streams first, so that no socket or file of the store becomes standard error. Not async:
     /// libdispatch, which runs the main thread of an async program, traps without descriptors or threads (F75).
     static func main() {
         guard clinux_fill_standard_descriptors() == 0 else {
             fail("open /dev/null: \(SystemError("open").reason)", environment())
         }
+        // Otherwise writing to a closed log would end the process.
+        signal(SIGPIPE, SIG_IGN)
+        // Files are accessible to the daemon's user only, whatever mode the code requests.
+        umask(0o077)
+        let arguments = CommandLine.arguments.dropFirst()
+        // Not an option, because parsing options would add 1 MB to the memory of the fork server.
+        if arguments.first == forkServer { return runForkServer(Array(arguments.dropFirst())) }
         // Parses the arguments and calls run().
         main(nil)
     }
 
+    private static func runForkServer(_ programs: [String]) {
+        do {
+            try ForkServer.serve(programs)
+        } catch {
+            fail("\(error)", environment())
+        }
+    }
+
     mutating func run() throws {
-        // Otherwise writing to a closed log would end the daemon.
-        signal(SIGPIPE, SIG_IGN)
-        // Files are accessible to the daemon's user only, whatever mode the code requests.
-        umask(0o077)
         // Makes free(3) overwrite memory, so that freed blocks hold no images or tokens (I11).
         clinux_overwrite_freed_memory()
         clinux_limit_arenas()

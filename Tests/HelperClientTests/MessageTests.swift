@@ -87,6 +87,9 @@ import Testing
         while let piece = reports.readSlice(length: min(size, reports.readableBytes)), piece.readableBytes > 0 {
             try assembler.receive(piece) { fields, body throws(MessageError) in
                 receivedReports.append(try FetcherReport(fields))
+                if let buffer = body?.buffer {
+                    #expect(buffer.storageCapacity == ImageBytes.Builder.size(forImageOf: 5))
+                }
                 if let image = body?.finish(.bare).image { bodies.append(Array(image.readableBytesView)) }
             }
         }

@@ -61,7 +61,7 @@ import Testing
         #expect(pool.bytes == 0 && pool.buffer(capacity: 16_384).storageCapacity == 16_384)
     }
 
-    @Test func `a pool without space keeps nothing, and rounds nothing up`() {
+    @Test func `a pool with limit 0 keeps no buffers and returns exact ones`() {
         let pool = BufferPool(limit: 0)
         for capacity in [9_000, 16_384] {
             let buffer = pool.buffer(capacity: capacity)

@@ -115,9 +115,6 @@ int clinux_send_descriptor(int socket, int fd, unsigned char byte);
  * on failure: 0 at the end, EPROTO for a message without a descriptor. */
 int clinux_receive_descriptor(int socket, unsigned char *byte);
 
-/* fork(2), which Swift does not import. Only for processes with one thread. */
-int clinux_fork(void);
-
 /* Closes all descriptors from `first` on: close_range(2). Returns 0, or -1 with errno. */
 int clinux_close_from(int first);
 
@@ -146,9 +143,9 @@ void clinux_overwrite_freed_memory(void);
  * processor, and each arena kept up to 2 MiB of freed memory after renditions. Call this before any thread starts. */
 void clinux_limit_arenas(void);
 
-/* Removes the read-only pages of the program and its libraries from the process: madvise(2), MADV_DONTNEED. Pages that
- * it uses again are mapped again. For the end of a start, which uses several MiB that later work does not, for example
- * symbol tables. Breakpoints that a debugger has set before are lost. */
+/* Removes the read-only pages of the program and its libraries from the memory of the process: madvise(2),
+ * MADV_DONTNEED. The kernel maps a page again when it is used. A program calls this when it has started, because only the
+ * start uses several MiB of them, for example the symbol tables. Breakpoints and probes set before are lost. */
 void clinux_release_program_pages(void);
 
 /* Returns freed memory to the kernel: malloc_trim(3). */

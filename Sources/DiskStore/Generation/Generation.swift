@@ -9,7 +9,7 @@ final class Generation: Sendable {
     /// Computed on demand: there may be tens of thousands of generations, of which few are read.
     var directoryName: FileName { GenerationName(user: owner.user, generation: id).fileName }
     let isNew: Bool
-    /// Nil unless the generation is new, which saves memory for the users known after a start.
+    /// Nil unless the generation is new, which saves memory for those found on disk at the start.
     private let untouched: BucketSet?
     /// Whether an image with a size was written or counted in this run.
     private let sizes = Atomic(false)

@@ -1,11 +1,11 @@
-/// The generations on disk, by number and by owner. A user takes about 250 bytes, objects included.
+/// The generations on disk, by number and by owner. With its ``Generation`` and its usage, each takes about 250 bytes.
 struct KnownGenerations {
     private(set) var byNumber: [UInt64: Generation] = [:]
     /// Ended generations whose directories could not be moved to the trash.
     var notDiscarded: [UInt64: Generation] = [:]
-    /// One generation for each ``HashedOwner/key``. Not by owner and without arrays, which would take 100 bytes more.
+    /// One generation for each ``HashedOwner/key``. An array for each owner would take 100 bytes more.
     private var byKey: [UInt64: Generation] = [:]
-    /// The others, by the same key. Few owners have several generations, and few share a key.
+    /// Further generations with the same key. Few owners have several, and few owners share a key.
     private var others: [UInt64: [Generation]] = [:]
     private var last: UInt64 = 0
 

@@ -1,4 +1,3 @@
-import CLinux
 import CacheCore
 import Glibc
 import LinuxSupport
@@ -129,26 +128,26 @@ struct Maintenance: Sendable {
         if images.isOverQuota { signal.retryLater() }
     }
 
-    /// - Parameter delay: seconds to wait first.
-    func startThread(after delay: Double) throws {
+    /// - Parameters:
+    ///   - delay: seconds to wait first.
+    ///   - whenCounted: called once, by the thread, when all images have been counted.
+    func startThread(after delay: Double, whenCounted: @escaping @Sendable () -> Void) throws {
         try thread.withLockedValue { thread in
             guard thread == nil else { return }
-            thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: delay) }
+            thread = try LinuxSupport.startThread(named: "maintenance") { self.loop(after: delay, whenCounted) }
         }
     }
 
-    private func loop(after delay: Double) {
+    private func loop(after delay: Double, _ whenCounted: @Sendable () -> Void) {
         // Requests come first. On Linux, this affects the calling thread only (setpriority(2)).
         setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
         signal.sleep(seconds: delay)
-        var isFirst = true
+        var wasCounted = false
         while !signal.isStopped {
             run()
-            if isFirst {
-                // The start is complete. Releases the memory of the names of all generations, and program pages.
-                clinux_trim_heap()
-                clinux_release_program_pages()
-                isFirst = false
+            if !wasCounted, isCounted {
+                wasCounted = true
+                whenCounted()
             }
             signal.wait(retryPause: Self.retryPause)
         }

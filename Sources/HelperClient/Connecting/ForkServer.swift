@@ -5,22 +5,25 @@ import NIOConcurrencyHelpers
 
 /// Starts helpers for a daemon that systemd did not start.
 ///
-/// Before the daemon gives up the right to start programs, it forks another process, the fork server, which keeps that
+/// Before the daemon gives up the right to start programs, it starts another process, the fork server, which keeps that
 /// right. The fork server starts the programs of a fixed list, each with a socket from the daemon as its standard
-/// input, and ends with the daemon. It does not call execve(2), so that it shares its memory with the daemon.
+/// input, and ends with the daemon.
 package final class ForkServer: Sendable {
     private let descriptor: CInt
     private let programs: [String]
 
-    /// Call it before the process starts a thread.
-    /// - Parameter programs: the paths of at most 256 programs.
-    package init(_ programs: [String]) throws(SystemError) {
+    /// - Parameters:
+    ///   - executable: the path of a program that calls ``serve(_:)`` with `programs` when it is run with `arguments`.
+    ///   - name: the first argument of the process, which `ps` shows.
+    ///   - programs: the paths of at most 256 programs.
+    package init(
+        _ executable: String, name: String, arguments: [String], programs: [String]
+    ) throws(SystemError) {
         let (own, its) = try Self.pair(SOCK_SEQPACKET)
-        let process = clinux_fork()
-        if process == 0 { Self.run(programs, on: its) }
-        let error = SystemError("fork")
-        close(its)
-        guard process > 0 else {
+        defer { close(its) }
+        do throws(SystemError) {
+            try Self.spawn(executable, [name] + arguments, Self.environment(), on: its)
+        } catch {
             close(own)
             throw error
         }
@@ -45,28 +48,15 @@ package final class ForkServer: Sendable {
             code: hasEnded ? EPIPE : code)
     }
 
-    /// The fork server's process.
-    private static func run(_ programs: [String], on socket: CInt) -> Never {
-        do throws(SystemError) {
-            try becomeUndumpable()
-            // Ctrl-C reaches the daemon only, which shuts helpers down in order.
-            guard setpgid(0, 0) == 0 else { throw SystemError("setpgid") }
-            guard dup2(socket, STDIN_FILENO) == STDIN_FILENO else { throw SystemError("dup2") }
-            // Keeps no other descriptor of the daemon, such as a socket from systemd.
-            guard clinux_close_from(3) == 0 else { throw SystemError("close inherited descriptors") }
-            clinux_release_program_pages()
-            try serve(programs)
-        } catch {
-            write("thumbcached: fork server: \(error)\n")
-            _exit(1)
-        }
-        _exit(0)
-    }
-
-    /// Starts a program for each socket received over standard input. Returns when the daemon ends.
-    private static func serve(_ programs: [String]) throws(SystemError) {
+    /// The main function of the fork server: starts a program for each socket received over standard input. Returns
+    /// when the daemon ends.
+    package static func serve(_ programs: [String]) throws(SystemError) {
+        try becomeUndumpable()
+        // Keeps nothing that was passed to the daemon, such as a socket from systemd.
+        guard clinux_close_from(3) == 0 else { throw SystemError("close inherited descriptors") }
         // The kernel reaps the programs; their exit status is not used.
         signal(SIGCHLD, SIG_IGN)
+        clinux_release_program_pages()
         while true {
             var index = UInt8()
             let socket = clinux_receive_descriptor(STDIN_FILENO, &index)
@@ -80,7 +70,7 @@ package final class ForkServer: Sendable {
             defer { close(socket) }
             guard programs.indices.contains(Int(index)) else { continue }
             do throws(SystemError) {
-                try spawn(programs[Int(index)], on: socket)
+                try spawn(programs[Int(index)], [programs[Int(index)]], inherited(), on: socket)
             } catch {
                 // The daemon sees EOF and retries after a delay.
                 write("thumbcached: \(error)\n")
@@ -113,22 +103,28 @@ package final class ForkServer: Sendable {
     }
 
     private static func environment() -> [String] {
+        inherited().filter { line in
+            let name = line.prefix { $0 != "=" }
+            return passed.contains(name) || name.hasPrefix("THUMBCACHED_")
+        }
+    }
+
+    private static func inherited() -> [String] {
         var all: [String] = []
         var next = environ
         while let line = next.pointee {
             all.append(String(cString: line))
             next += 1
         }
-        return all.filter { line in
-            let name = line.prefix { $0 != "=" }
-            return passed.contains(name) || name.hasPrefix("THUMBCACHED_")
-        }
+        return all
     }
 
-    private static func spawn(_ program: String, on socket: CInt) throws(SystemError) {
-        let environment = environment().map { (line: String) in strdup(line) }
-        let name = strdup(program)
-        defer { for text in environment + [name] { free(text) } }
+    private static func spawn(
+        _ program: String, _ arguments: [String], _ environment: [String], on socket: CInt
+    ) throws(SystemError) {
+        let environment = environment.map { (line: String) in strdup(line) }
+        let words = arguments.map { (word: String) in strdup(word) }
+        defer { for text in environment + words { free(text) } }
         var (actions, attributes) = (posix_spawn_file_actions_t(), posix_spawnattr_t())
         posix_spawn_file_actions_init(&actions)
         posix_spawnattr_init(&attributes)
@@ -140,7 +136,7 @@ package final class ForkServer: Sendable {
         // Ctrl-C reaches the daemon only, which shuts helpers down in order.
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
         var pid = pid_t()
-        let code = posix_spawn(&pid, program, &actions, &attributes, [name, nil], environment + [nil])
+        let code = posix_spawn(&pid, program, &actions, &attributes, words + [nil], environment + [nil])
         guard code == 0 else {
             throw SystemError(
                 "start \(program) (at the limit of processes raise TasksMax= in the unit, in a shell ulimit -u)",

@@ -16,7 +16,7 @@ extension Daemon {
         let renderer: (any HelperConnector)?
     }
 
-    /// Finds the helpers. Without systemd, a fork server starts them. Throws if there is no fetcher.
+    /// Finds the helpers. Without systemd, a copy of this program starts them. Throws if there is no fetcher.
     static func helpers(
         _ configuration: Configuration, _ environment: [String: String], _ log: Logger
     ) throws -> Helpers {
@@ -28,7 +28,8 @@ extension Daemon {
         let rendererProgram = renderer == nil ? try self.rendererProgram(configuration, log) : nil
         let programs = [fetcher == nil ? try fetcherProgram() : nil, rendererProgram].compactMap { $0 }
         if let fetcher, programs.isEmpty { return Helpers(fetcher: fetcher, renderer: renderer) }
-        let server = try ForkServer(programs)
+        let server = try ForkServer(
+            "/proc/self/exe", name: "thumbcached", arguments: [Main.forkServer] + programs, programs: programs)
         return Helpers(
             fetcher: fetcher ?? server.perConnection(0),
             renderer: renderer ?? rendererProgram.map { _ in server.shared(programs.count - 1) })

@@ -1,3 +1,4 @@
+import CLinux
 import CacheCore
 import DaemonServer
 import DiskStore
@@ -54,14 +55,20 @@ enum Daemon {
         // Before confine(), after which no thread can start a program.
         let helpers = try helpers(configuration, environment, log)
         try confine(configuration, socketDirectory, log)
-        // The memory tier keeps most images from disk, so that their buffers do not come back.
+        // The memory tier keeps most images from disk, so that the pool would not get their buffers back.
         let replyBuffers = BufferPool(limit: configuration.memory.tier == 0 ? 512 << 10 : 0)
         // Its locks prevent a second daemon.
         let store = try DiskStore(
             configuration: configuration.store(descriptors), accountOf: { accounts.account(of: $0) },
             yield: backgroundYield().yield, buffers: replyBuffers, log: log)
         try endLoginsOfEarlierBoot(store, environment, configuration, log)
-        try store.start(after: restAtStart)
+        // Then releases the memory of the names of all images, and program pages that only the start uses.
+        try store.start(
+            after: restAtStart,
+            whenCounted: {
+                clinux_trim_heap()
+                clinux_release_program_pages()
+            })
         let fetcher = try FetcherClient(
             settings: configuration.fetcher(logLevel: logLevel), connector: helpers.fetcher, log: log)
         try fetcher.start()

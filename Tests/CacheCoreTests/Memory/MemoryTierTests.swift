@@ -76,7 +76,7 @@ import Testing
         #expect(entries.isEmpty && tier.statistics.bytes == 0)
     }
 
-    @Test func `an entry costs all the memory that its bytes keep alive, which is hardly more than their size`() {
+    @Test func `an entry costs all the memory that its bytes keep alive, at most 32 bytes more than the image`() {
         let image = Image.sample("a", size: 1_000)
         let entry = MemoryEntry(
             served: ServedImage(image, from: .memory, at: CoordinatorBench.start),

@@ -58,6 +58,16 @@ import Testing
         }
     }
 
+    @Test func `an image that is too large for the pool has a buffer of its own size, less than 1 KiB more`() throws {
+        try withGenerationStore { generationStore in
+            let image = testImage(2, count: 70_000)
+            try generationStore.put(imageKey("carol"), image)
+            let framed = try #require(try generationStore.read(imageKey("carol"), framing: .bare)).bytes.framed
+            #expect(framed.storageCapacity < 71_000)
+            #expect(Array(framed.readableBytesView) == image.content)
+        }
+    }
+
     @Test func `a record is read without an effect on the entry`() throws {
         try withGenerationStore { generationStore in
             tree.clock.withLockedValue { $0 += 7_200 }

@@ -8,14 +8,14 @@ import Testing
 
     init() throws {
         let user = try #require(HashedName(hex: Array(String(repeating: "ab", count: 32).utf8)))
-        // They share a key, which has no uid.
+        // They share a key, because it does not depend on the uid.
         owners = (0..<3).map { HashedOwner(uid: $0, user: user) }
         ids = try ["1", "2", "3", "4"].map {
             try #require(GenerationID(hex: Array(String(repeating: $0, count: 32).utf8)))
         }
     }
 
-    @Test func `owners with the same key have their own generations, whatever the order of removals`() {
+    @Test func `owners with the same key have their own generations after removals in any order`() {
         var order = Array(0..<6)
         for _ in 0..<200 {
             order.shuffle()
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func `a removed generation need not be discarded any more`() {
+    @Test func `a removed generation is no longer in notDiscarded`() {
         var known = KnownGenerations()
         let generation = known.add(ids[0], of: owners[0], isNew: false)
         known.notDiscarded[generation.number] = generation

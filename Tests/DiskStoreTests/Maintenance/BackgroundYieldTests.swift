@@ -163,6 +163,20 @@ import Testing
             try eventually { tree.files(under: tree.cache + "/trash").isEmpty }
         }
     }
+
+    @Test func `maintenance reports once that all images are counted`() throws {
+        let tree = try TestTree()
+        try tree.withStore { store in
+            let reports = NIOLockedValueBox<[Bool]>([])
+            try store.start(whenCounted: { reports.withLockedValue { $0.append(store.isCounted) } })
+            try eventually { !reports.withLockedValue { $0.isEmpty } }
+            // A later run.
+            _ = try purge(5, of: alice, in: store)
+            try eventually { tree.files(under: tree.cache + "/trash").isEmpty }
+            store.shutdown()
+            #expect(reports.withLockedValue { $0 } == [true])
+        }
+    }
 }
 
 /// Waits at most a minute until a condition on another thread holds.

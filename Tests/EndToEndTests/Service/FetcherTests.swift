@@ -78,7 +78,7 @@ extension EndToEnd.Service {
             try withMachine { machine in
                 let attack = Account(4_001).running([
                     "/usr/bin/python3", "\(Files.repository)/Tests/EndToEndTests/python/same_uid.py",
-                    "\(Files.built)/thumbcached",
+                    "\(Files.built)/thumbcached", "\(Files.built)/thumbcached-fetcher",
                 ])
                 try machine.runSuccessfully(attack)
             }

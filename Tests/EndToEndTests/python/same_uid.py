@@ -1,18 +1,17 @@
-"""Starts a daemon, and tries to access the memory of its fork server and its fetcher as the same uid.
+"""Starts a fork server and a fetcher, and tries to access the memory of both as the same uid.
 
-    same_uid.py DAEMON
+    same_uid.py DAEMON FETCHER
 
-Exits with 0 if every access is denied.
+The arguments are the paths of the programs. Exits with 0 if every access is denied.
 """
 import ctypes
 import os
+import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 PTRACE_SEIZE = 0x4206
-DEADLINE = time.monotonic() + 60
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
@@ -44,12 +43,6 @@ def children(process):
         return [int(word) for word in file.read().split()]
 
 
-def first_child(process):
-    while not children(process) and time.monotonic() < DEADLINE:
-        time.sleep(0.01)
-    return children(process)[0]
-
-
 def name(process):
     with open(f"/proc/{process}/comm") as file:
         return file.read().rstrip("\n")
@@ -60,28 +53,26 @@ control = subprocess.Popen(["/bin/sleep", "600"])
 assert accesses(control.pid), "no process of the same uid is accessible"
 control.kill()
 
-with tempfile.TemporaryDirectory() as folder:
-    configuration = f"{folder}/thumbcached.toml"
-    with open(configuration, "w") as file:
-        file.write(f'''socket.path = "{folder}/socket"
-storage.cache = "{folder}/cache"
-storage.state = "{folder}/state"
-storage.runtime = "{folder}/runtime"
-''')
-    daemon = subprocess.Popen([sys.argv[1], "--config", configuration])
-    try:
-        fork_server = first_child(daemon.pid)
-        fetcher = first_child(fork_server)
-        # Until it calls execve(2), the process has the name of the fork server: proc_pid_comm(5).
-        while name(fetcher) == name(fork_server) and time.monotonic() < DEADLINE:
-            time.sleep(0.01)
-        # A process is accessible between execve(2) and its first statements, and the fork server after fork(2) if the
-        # daemon is.
-        while (is_readable(fetcher) or is_readable(fork_server)) and time.monotonic() < DEADLINE:
-            time.sleep(0.01)
-        found = {"fork server": accesses(fork_server), "fetcher": accesses(fetcher)}
-    finally:
-        daemon.terminate()
-        daemon.wait()
+ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+fork_server = subprocess.Popen([sys.argv[1], "--fork-server", sys.argv[2]], stdin=its)
+its.close()
+daemon, fetcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+socket.send_fds(ours, [b"\0"], [fetcher.fileno()])  # index 0: the first program
+fetcher.close()
+end = time.monotonic() + 60
+while not children(fork_server.pid) and time.monotonic() < end:
+    time.sleep(0.01)
+fetcher_process = children(fork_server.pid)[0]
+found = {"fork_server": accesses(fork_server.pid)}
+# Before execve(2), the process is as inaccessible as the fork server, and has its name: proc_pid_comm(5).
+while name(fetcher_process) != os.path.basename(sys.argv[2])[:15] and time.monotonic() < end:
+    time.sleep(0.01)
+# A process is accessible between execve(2) and its first statements.
+while is_readable(fetcher_process) and time.monotonic() < end:
+    time.sleep(0.01)
+found["fetcher"] = accesses(fetcher_process)
+daemon.close()
+ours.close()
+fork_server.kill()
 print(found)
-sys.exit(0 if found == {"fork server": [], "fetcher": []} else 1)
+sys.exit(0 if found == {"fork_server": [], "fetcher": []} else 1)
