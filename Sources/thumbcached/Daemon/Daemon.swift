@@ -56,7 +56,7 @@ enum Daemon {
         let helpers = try helpers(configuration, environment, log)
         try confine(configuration, socketDirectory, log)
         // The memory tier keeps most images from disk, so that the pool would not get their buffers back.
-        let replyBuffers = BufferPool(limit: configuration.memory.tier == 0 ? 512 << 10 : 0)
+        let replyBuffers = configuration.memory.tier == 0 ? BufferPool() : BufferPool(limit: 0)
         // Its locks prevent a second daemon.
         let store = try DiskStore(
             configuration: configuration.store(descriptors), accountOf: { accounts.account(of: $0) },
