@@ -8,6 +8,8 @@ import ProgramSupport
 import ThumbcacheProtocol
 
 /// The command line: `thumbcached [--config FILE] [--check-config] [--log-level L] [--version]`.
+///
+/// Other files do not use this type, because fuzzers build the program without this file.
 @main
 struct Main: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -47,9 +49,6 @@ struct Main: ParsableCommand {
             valueName: "level"))
     var logLevel: Logger.Level?
 
-    /// The first argument of a fork server. Its other arguments are the programs.
-    static let forkServer = "--fork-server"
-
     /// Opens closed standard streams first, so that no socket or file of the store becomes standard error. Not async:
     /// libdispatch, which runs the main thread of an async program, traps without descriptors or threads (F75).
     static func main() {
@@ -62,7 +61,7 @@ struct Main: ParsableCommand {
         umask(0o077)
         let arguments = CommandLine.arguments.dropFirst()
         // Not an option, because parsing options would add 1 MB to the memory of the fork server.
-        if arguments.first == forkServer { return runForkServer(Array(arguments.dropFirst())) }
+        if arguments.first == Daemon.forkServerArgument { return runForkServer(Array(arguments.dropFirst())) }
         // Parses the arguments and calls run().
         main(nil)
     }

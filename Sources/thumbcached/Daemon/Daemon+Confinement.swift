@@ -9,6 +9,8 @@ extension Daemon {
     static let fetcherVariable = "THUMBCACHED_FETCHER"
     /// Set by the unit: the socket at which systemd starts a renderer.
     static let rendererVariable = "THUMBCACHED_RENDERER"
+    /// The first argument of a fork server. Its other arguments are the programs.
+    static let forkServerArgument = "--fork-server"
 
     struct Helpers {
         let fetcher: any HelperConnector
@@ -29,7 +31,7 @@ extension Daemon {
         let programs = [fetcher == nil ? try fetcherProgram() : nil, rendererProgram].compactMap { $0 }
         if let fetcher, programs.isEmpty { return Helpers(fetcher: fetcher, renderer: renderer) }
         let server = try ForkServer(
-            "/proc/self/exe", name: "thumbcached", arguments: [Main.forkServer] + programs, programs: programs)
+            "/proc/self/exe", name: "thumbcached", arguments: [forkServerArgument] + programs, programs: programs)
         return Helpers(
             fetcher: fetcher ?? server.perConnection(0),
             renderer: renderer ?? rendererProgram.map { _ in server.shared(programs.count - 1) })
