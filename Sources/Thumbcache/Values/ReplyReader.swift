@@ -5,7 +5,7 @@ import ThumbcacheProtocol
 /// ``ThumbcacheError/protocolViolation(_:)``.
 struct ReplyReader {
     /// Alternating keys and values.
-    private let members: [Value]
+    private let members: ValueList
     /// The index at which the search begins.
     private var next = 0
 
@@ -17,13 +17,12 @@ struct ReplyReader {
             }
     }
 
-    mutating func value(_ key: String) -> Value? {
-        for _ in 0..<members.count / 2 {
-            if next == members.count { next = 0 }
-            defer { next += 2 }
-            if members[next].isText(key) { return members[next + 1] }
-        }
-        return nil
+    mutating func value(_ key: String) -> Value? { index(of: key).map { members[$0] } }
+
+    private mutating func index(of key: String) -> Int? {
+        guard let index = members.indexOfValue(key, from: next) else { return nil }
+        next = index + 1
+        return index
     }
 
     mutating func bytes(_ key: String) throws(ThumbcacheError) -> ByteBuffer {
@@ -32,11 +31,14 @@ struct ReplyReader {
     }
 
     mutating func text(_ key: String) throws(ThumbcacheError) -> String {
-        guard let text = value(key)?.text else { throw missing(key, "a string") }
+        guard let text = optionalText(key) else { throw missing(key, "a string") }
         return text
     }
 
-    mutating func optionalText(_ key: String) -> String? { value(key)?.text }
+    mutating func optionalText(_ key: String) -> String? {
+        guard let index = index(of: key) else { return nil }
+        return members.text(at: index)
+    }
 
     mutating func number(_ key: String) throws(ThumbcacheError) -> Int {
         guard let number = value(key)?.number else { throw missing(key, "a number") }

@@ -17,25 +17,34 @@ extension ByteBuffer {
     public mutating func readReply(
         limit: Int = 1 << 30, depth: Int = 16, missing: inout Int
     ) throws(ProtocolError) -> Value? {
-        var reader = ReplyParser(rest: self, end: readerIndex + limit)
-        guard let value = try reader.value(depth: depth) else {
-            missing = reader.missing
-            return nil
+        let (value, length, missingBytes) = try withUnsafeReadableBytes { bytes throws(ProtocolError) in
+            var parser = ReplyParser(buffer: self, bytes: bytes, limit: limit)
+            return (try parser.value(depth: depth), parser.index, parser.missing)
         }
-        self = reader.rest
+        if value == nil { missing = missingBytes } else { moveReaderIndex(forwardBy: length) }
         return value
     }
 }
 
 private struct ReplyParser {
-    var rest: ByteBuffer
-    /// The index at which the size limit is reached.
-    let end: Int
+    /// The buffer with ``bytes``, for slices.
+    let buffer: ByteBuffer
+    let bytes: UnsafeRawBufferPointer
+    /// The maximum of ``index``.
+    let limit: Int
+    /// The number of parsed bytes; at most the number of bytes.
+    var index = 0
     /// Bytes missing in the incomplete string; 0 if unknown.
     var missing = 0
 
     /// Maximum length of a line in bytes, including marker and CRLF.
     private static var maximumLine: Int { 64 << 10 }
+
+    init(buffer: ByteBuffer, bytes: UnsafeRawBufferPointer, limit: Int) {
+        self.buffer = buffer
+        self.bytes = bytes
+        self.limit = limit
+    }
 
     mutating func value(depth: Int) throws(ProtocolError) -> Value? {
         guard let line = try line() else { return nil }
@@ -45,9 +54,9 @@ private struct ReplyParser {
             let words = line.text.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
             return .error(code: String(words[0]), message: words.count > 1 ? String(words[1]) : "")
         case UInt8(ascii: ":"):
-            guard let number = line.number ?? Int(line.text) else { throw line.invalid("an integer") }
+            guard let number = line.number else { throw line.invalid("an integer") }
             return .integer(number)
-        case UInt8(ascii: "_") where line.text.isEmpty: return .null
+        case UInt8(ascii: "_") where line.content.isEmpty: return .null
         case UInt8(ascii: "$"):
             let length = try line.length(orNull: true)
             return length < 0 ? .null : try string(length).map(Value.bulk)
@@ -67,103 +76,107 @@ private struct ReplyParser {
         }
     }
 
-    private mutating func values(_ count: Int, each: Int = 1, depth: Int) throws(ProtocolError) -> [Value]? {
+    private mutating func values(_ count: Int, each: Int = 1, depth: Int) throws(ProtocolError) -> ValueList? {
         guard depth > 0 || count == 0 else { throw ProtocolError("the reply is nested too deeply", isTooLarge: true) }
         // A value has at least three bytes, so a larger count cannot fit into the limit.
-        guard count <= (end - rest.readerIndex) / (3 * each) else { throw tooLong }
-        var values: [Value] = []
+        guard count <= (limit - index) / (3 * each) else { throw tooLong }
         // A declared count must not cause a large allocation before the values arrive.
-        values.reserveCapacity(min(count * each, 64))
+        var values = ValueList(in: buffer, capacity: min(count * each, 64))
         for _ in 0..<count * each {
-            guard let value = try value(depth: depth - 1) else { return nil }
-            values.append(value)
+            guard try appendValue(to: &values, depth: depth - 1) else { return nil }
         }
         return values
     }
 
-    private mutating func string(_ length: Int) throws(ProtocolError) -> ByteBuffer? {
-        guard length <= end - rest.readerIndex - 2 else { throw tooLong }
-        guard rest.readableBytes >= length + 2, let bytes = rest.readSlice(length: length) else {
-            missing = length + 2 - rest.readableBytes
-            return nil
+    /// Returns false if more bytes are needed.
+    private mutating func appendValue(to values: inout ValueList, depth: Int) throws(ProtocolError) -> Bool {
+        let marker = index < bytes.count ? bytes[index] : 0
+        // Most elements. `value` accepts more kinds of numbers.
+        if marker == UInt8(ascii: "$") || marker == UInt8(ascii: ":"),
+            case .number(let number, let end) = LengthLine.read(bytes, at: index), number >= 0, number < .max,
+            end <= limit
+        {
+            index = end
+            if marker == UInt8(ascii: ":") {
+                values.append(.integer(number))
+            } else {
+                guard try skipString(number) else { return false }
+                values.appendString(at: index - number - 2, length: number)
+            }
+            return true
         }
-        guard rest.readInteger(as: UInt16.self) == 0x0D0A else {
+        guard let value = try value(depth: depth) else { return false }
+        values.append(value)
+        return true
+    }
+
+    private mutating func string(_ length: Int) throws(ProtocolError) -> ByteBuffer? {
+        guard try skipString(length) else { return nil }
+        return buffer.getSlice(at: buffer.readerIndex + index - length - 2, length: length)
+    }
+
+    /// Skips a string and its CRLF. Returns false if more bytes are needed.
+    private mutating func skipString(_ length: Int) throws(ProtocolError) -> Bool {
+        guard length <= limit - index - 2 else { throw tooLong }
+        guard bytes.count - index >= length + 2 else {
+            missing = length + 2 - (bytes.count - index)
+            return false
+        }
+        guard bytes[index + length] == CR, bytes[index + length + 1] == LF else {
             throw ProtocolError("a string does not end with CRLF after its \(length) bytes")
         }
-        return bytes
+        index += length + 2
+        return true
     }
 
     private mutating func line() throws(ProtocolError) -> Line? {
-        let most = min(Self.maximumLine, end - rest.readerIndex)
-        let (line, length) = rest.withUnsafeReadableBytes { all -> (Line?, Int?) in
-            guard let last = all.prefix(most).firstIndex(of: LF) else { return (nil, nil) }
-            guard last >= 2, all[last - 1] == CR else { return (nil, last) }
-            return (Line(marker: all[0], rest: UnsafeRawBufferPointer(rebasing: all[1..<last - 1])), last + 1)
-        }
-        guard let length else {
-            if rest.readableBytes >= most { throw tooLong }
+        let longest = min(Self.maximumLine, limit - index)
+        guard let last = bytes[index...].prefix(longest).firstIndex(of: LF) else {
+            if bytes.count - index >= longest { throw tooLong }
             return nil
         }
-        guard let line else { throw ProtocolError("a line does not end with CRLF") }
-        rest.moveReaderIndex(forwardBy: length)
-        return line
+        guard last - index >= 2, bytes[last - 1] == CR else { throw ProtocolError("a line does not end with CRLF") }
+        defer { index = last + 1 }
+        return Line(
+            marker: bytes[index], content: UnsafeRawBufferPointer(rebasing: bytes[index + 1..<last - 1]))
     }
 
     private var tooLong: ProtocolError { ProtocolError("the reply is too large", isTooLarge: true) }
 }
 
-/// A line without CRLF, split into marker and content. Most lines are numbers, for which no string is allocated.
+/// A line without CRLF. Valid as long as the buffer's bytes are.
 private struct Line {
-    private enum Content {
-        case number(Int)
-        case text(String)
-    }
-
     let marker: UInt8
-    private let content: Content
+    /// The line without its marker.
+    let content: UnsafeRawBufferPointer
 
-    init(marker: UInt8, rest: UnsafeRawBufferPointer) {
-        self.marker = marker
-        content = Self.number(rest).map(Content.number) ?? .text(String(decoding: rest, as: UTF8.self))
-    }
+    var text: String { String(decoding: content, as: UTF8.self) }
 
-    /// The number, if the line is only digits with an optional minus.
-    var number: Int? { if case .number(let number) = content { number } else { nil } }
-
-    var text: String {
-        switch content {
-        case .number(let number): "\(number)"
-        case .text(let text): text
-        }
-    }
-
-    private static func number(_ bytes: UnsafeRawBufferPointer) -> Int? {
-        let isNegative = bytes.first == UInt8(ascii: "-")
+    /// The number; nil if the content is not one.
+    var number: Int? {
+        let isNegative = content.first == UInt8(ascii: "-")
         let start = isNegative ? 1 : 0
-        let count = bytes.count - start
-        // 18 digits cannot overflow. Leading zeros are excluded so that `text` reproduces the line.
-        guard (1...18).contains(count), bytes[start] != UInt8(ascii: "0") || !isNegative && count == 1 else {
-            return nil
-        }
+        // 18 digits cannot overflow.
+        guard (1...18).contains(content.count - start) else { return Int(text) }
         var number = 0
-        for index in start..<bytes.count {
-            let digit = bytes[index] &- UInt8(ascii: "0")
-            guard digit <= 9 else { return nil }
+        for index in start..<content.count {
+            let digit = content[index] &- UInt8(ascii: "0")
+            guard digit <= 9 else { return Int(text) }
             number = number &* 10 &+ Int(digit)
         }
         return isNegative ? -number : number
     }
 
-    /// Marker and text, escaped for an error message.
-    var shown: String { printableText(CollectionOfOne(marker) + Array(text.utf8)) }
+    /// Marker and content, escaped for an error message.
+    var shown: String { printableText(CollectionOfOne(marker) + Array(content)) }
 
     func invalid(_ expected: String) -> ProtocolError { ProtocolError("'\(shown)' is not \(expected)") }
 
     /// - Parameter orNull: whether -1 is accepted, for a null.
     func length(orNull: Bool = false) throws(ProtocolError) -> Int {
-        guard let length = number ?? (text.utf8.first == UInt8(ascii: "+") ? nil : Int(text)),
-            length >= (orNull ? -1 : 0)
-        else { throw invalid("a length") }
+        guard content.first != UInt8(ascii: "+"), let length = number, length >= (orNull ? -1 : 0) else {
+            throw invalid("a length")
+        }
         return length
     }
 }

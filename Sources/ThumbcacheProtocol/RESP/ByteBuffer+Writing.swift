@@ -48,22 +48,28 @@ extension ByteBuffer {
     public mutating func writeRESPInteger(_ value: Int) { writeLength(value, marker: ":") }
 
     public mutating func writeBulkString(_ text: String) {
-        writeLength(text.utf8.count, marker: "$")
-        writeString(text)
-        writeCRLF()
+        var text = text
+        text.withUTF8 { writeBulkString(UnsafeRawBufferPointer($0)) }
     }
 
     /// Copies the bytes. For an image without a copy, see ``writeBulkPrefix(count:toEndOf:)``.
     public mutating func writeBulkString(_ bytes: ByteBuffer) {
-        writeLength(bytes.readableBytes, marker: "$")
-        writeImmutableBuffer(bytes)
-        writeCRLF()
+        bytes.withUnsafeReadableBytes { writeBulkString($0) }
     }
 
-    public mutating func writeBulkString(_ bytes: some Collection<UInt8>) {
-        writeLength(bytes.count, marker: "$")
-        writeBytes(bytes)
-        writeCRLF()
+    public mutating func writeBulkString(_ bytes: [UInt8]) { bytes.withUnsafeBytes { writeBulkString($0) } }
+
+    /// Copies the bytes. Reserves space once, because that costs more than copying a short string.
+    public mutating func writeBulkString(_ bytes: UnsafeRawBufferPointer) {
+        let start = Self.lineLength(bytes.count)
+        let end = start + bytes.count
+        writeWithUnsafeMutableBytes(minimumWritableBytes: end + 2) { room in
+            Self.writeLength(bytes.count, marker: "$", toEndOf: UnsafeMutableRawBufferPointer(rebasing: room[..<start]))
+            UnsafeMutableRawBufferPointer(rebasing: room[start..<end]).copyMemory(from: bytes)
+            room[end] = CR
+            room[end + 1] = LF
+            return end + 2
+        }
     }
 
     /// Writes `*count`; the caller writes that many values.
@@ -121,12 +127,24 @@ extension ByteBuffer {
 
     /// Writes a marker, a decimal number and CRLF.
     private mutating func writeLength(_ value: Int, marker: Unicode.Scalar) {
-        withUnsafeTemporaryAllocation(byteCount: 24, alignment: 1) { room in
-            let count = Self.writeLength(value, marker: marker, toEndOf: room)
-            writeBytes(UnsafeRawBufferPointer(rebasing: room.suffix(count)))
+        let length = Self.lineLength(value)
+        writeWithUnsafeMutableBytes(minimumWritableBytes: length) { room in
+            Self.writeLength(value, marker: marker, toEndOf: UnsafeMutableRawBufferPointer(rebasing: room[..<length]))
         }
     }
 
+    /// The length of a line with a marker, the number and CRLF.
+    private static func lineLength(_ value: Int) -> Int {
+        var length = value < 0 ? 5 : 4
+        var rest = value.magnitude
+        while rest >= 10 {
+            length += 1
+            rest /= 10
+        }
+        return length
+    }
+
+    @discardableResult
     private static func writeLength(
         _ value: Int, marker: Unicode.Scalar, toEndOf room: UnsafeMutableRawBufferPointer
     ) -> Int {

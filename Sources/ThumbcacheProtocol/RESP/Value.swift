@@ -11,11 +11,15 @@ public enum Value: Sendable, Equatable {
     /// Any null of either version.
     case null
     /// An array or a set.
-    case array([Value])
+    case array(ValueList)
     /// Alternating keys and values, in the order sent. Version 2 sends an array instead; see ``entries``.
-    case map([Value])
+    case map(ValueList)
     /// A push message. Version 2 sends an array instead.
-    case push([Value])
+    case push(ValueList)
+
+    public static func array(_ elements: [Value]) -> Value { .array(ValueList(elements)) }
+
+    public static func map(_ members: [Value]) -> Value { .map(ValueList(members)) }
 }
 
 /// Access to values that hides the differences of the two protocol versions.
@@ -30,7 +34,13 @@ extension Value {
     }
 
     /// The text of a string of any kind; invalid UTF-8 is replaced.
-    public var text: String? { bytes.map { String(buffer: $0) } }
+    public var text: String? {
+        switch self {
+        case .bulk(let bytes): String(buffer: bytes)
+        case .simpleString(let text): text
+        default: nil
+        }
+    }
 
     public var number: Int? {
         guard case .integer(let number) = self else { return nil }
@@ -39,7 +49,7 @@ extension Value {
 
     public var elements: [Value]? {
         switch self {
-        case .array(let elements), .push(let elements): elements
+        case .array(let elements), .push(let elements): Array(elements)
         default: nil
         }
     }
@@ -59,12 +69,7 @@ extension Value {
         switch self {
         case .map(let elements), .array(let elements):
             guard elements.count.isMultiple(of: 2) else { return nil }
-            var index = 0
-            while index < elements.count {
-                if elements[index].isText(key) { return elements[index + 1] }
-                index += 2
-            }
-            return nil
+            return elements.indexOfValue(key).map { elements[$0] }
         default: return nil
         }
     }
@@ -72,10 +77,9 @@ extension Value {
     public func isText(_ text: String) -> Bool {
         switch self {
         case .bulk(let bytes):
-            bytes.readableBytes == text.utf8.count
-                && bytes.withUnsafeReadableBytes { $0.elementsEqual(text.utf8) }
-        case .simpleString(let own): own == text
-        default: false
+            return bytes.readableBytesView.elementsEqual(text.utf8)
+        case .simpleString(let own): return own == text
+        default: return false
         }
     }
 

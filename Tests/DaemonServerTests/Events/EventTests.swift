@@ -12,7 +12,7 @@ import ThumbcacheProtocol
 
     private func message(_ user: String, _ payload: String, _ version: RESPVersion = .two) -> Value {
         let elements = [bulk("message"), bulk(user), bulk(payload)]
-        return version == .two ? .array(elements) : .push(elements)
+        return version == .two ? .array(elements) : .push(ValueList(elements))
     }
 
     private func confirmation(_ kind: String, _ channel: String?, _ count: Int) -> Value {
