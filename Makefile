@@ -101,14 +101,21 @@ demo-fleet: ## log out on three hosts, one of them unreachable, with a real Redi
 test: ## build and run the tests of the root package
 	@tools/install-dependencies build parts test
 	@tools/install-python-client
-	$(OWN_TMPDIR) swift build --build-tests
+	$(MAKE) --no-print-directory build-tests
 	@tools/run-tests
+
+.PHONY: build-tests build-fleet-tests
+build-tests:
+	$(OWN_TMPDIR) swift build --build-tests
+
+build-fleet-tests:
+	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
 
 test-fleet: ## build and run the tests of the fleet package
 	@tools/install-dependencies build parts test
 	@tools/install-python-client
 	$(OWN_TMPDIR) swift build
-	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
+	$(MAKE) --no-print-directory build-fleet-tests
 	@THUMBCACHED_PROGRAMS="$$(tools/gather-programs debug)" tools/run-tests --package-path fleet
 
 # The wheel is tested. `make test` runs the same tests with the sources, also with Debian's redis-py.
@@ -134,14 +141,14 @@ test-examples: ## run all programs in examples/, including Go, Java, GTK and the
 # reads all JSON from outside.
 TRAPPING_DECODERS = JSONDecoder|JSONSerialization|jwksJSON|JWK\(json|JWTPayload|JWTParser
 
-# The checks of the configuration and of the licenses are also run with an invalid input, which they must reject.
+# Both packages are built in parallel, because each build has phases that use only one processor. The checks of the
+# configuration and of the licenses are also run with an invalid input, which they must reject.
 check: ## check formatting, warnings, scripts, units, the example configuration, licenses and manual pages
 	@tools/install-dependencies build parts release systemd rpm
 	swift format lint --strict --recursive $(SOURCES)
 	echo 'let keys = try JSONDecoder().decode(' | grep -qE '$(TRAPPING_DECODERS)'
 	! grep -rnE --include='*.swift' '$(TRAPPING_DECODERS)' Sources fleet/Sources
-	$(OWN_TMPDIR) swift build --build-tests
-	$(OWN_TMPDIR) swift build --package-path fleet --build-tests
+	$(MAKE) --no-print-directory --jobs=2 build-tests build-fleet-tests
 	for script in .ci/run $$(grep -lsE '^#!.*bash' tools/* fleet/tools/*); do bash -n "$$script" || exit 1; done
 	for script in $$(grep -lsE '^#!/bin/sh' config/*/* examples/*/* packaging/debian/* packaging/debian/tests/*); do \
 	    sh -n "$$script" || exit 1; done

@@ -3,7 +3,7 @@ import ThumbcacheProtocol
 
 /// An encoded command. The methods of ``ThumbcacheCommands`` create requests.
 public struct ThumbcacheRequest: Sendable {
-    /// The words, each encoded as a bulk string.
+    /// The words, each encoded as a bulk string. A typical request fits without growth.
     private(set) var body = ByteBufferAllocator().buffer(capacity: 128)
     private(set) var count = 0
     /// Whether the reply may wait for a download or a rendition. Such a request gets a connection of its own.

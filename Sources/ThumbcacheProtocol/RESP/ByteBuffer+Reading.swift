@@ -27,7 +27,7 @@ extension ByteBuffer {
 }
 
 private struct ReplyParser {
-    /// The buffer with ``bytes``, for slices.
+    /// The buffer that owns ``bytes``.
     let buffer: ByteBuffer
     let bytes: UnsafeRawBufferPointer
     /// The maximum of ``index``.
@@ -39,12 +39,6 @@ private struct ReplyParser {
 
     /// Maximum length of a line in bytes, including marker and CRLF.
     private static var maximumLine: Int { 64 << 10 }
-
-    init(buffer: ByteBuffer, bytes: UnsafeRawBufferPointer, limit: Int) {
-        self.buffer = buffer
-        self.bytes = bytes
-        self.limit = limit
-    }
 
     mutating func value(depth: Int) throws(ProtocolError) -> Value? {
         guard let line = try line() else { return nil }
@@ -81,7 +75,7 @@ private struct ReplyParser {
         // A value has at least three bytes, so a larger count cannot fit into the limit.
         guard count <= (limit - index) / (3 * each) else { throw tooLong }
         // A declared count must not cause a large allocation before the values arrive.
-        var values = ValueList(in: buffer, capacity: min(count * each, 64))
+        var values = ValueList(capacity: min(count * each, 64))
         for _ in 0..<count * each {
             guard try appendValue(to: &values, depth: depth - 1) else { return nil }
         }
@@ -91,7 +85,8 @@ private struct ReplyParser {
     /// Returns false if more bytes are needed.
     private mutating func appendValue(to values: inout ValueList, depth: Int) throws(ProtocolError) -> Bool {
         let marker = index < bytes.count ? bytes[index] : 0
-        // Most elements. `value` accepts more kinds of numbers.
+        // Fast path for strings and nonnegative integers. `value` parses all other elements, also numbers with a sign or
+        // leading zeros.
         if marker == UInt8(ascii: "$") || marker == UInt8(ascii: ":"),
             case .number(let number, let end) = LengthLine.read(bytes, at: index), number >= 0, number < .max,
             end <= limit
@@ -101,7 +96,7 @@ private struct ReplyParser {
                 values.append(.integer(number))
             } else {
                 guard try skipString(number) else { return false }
-                values.appendString(at: index - number - 2, length: number)
+                values.appendString(at: index - number - 2, length: number, in: buffer)
             }
             return true
         }
@@ -144,7 +139,7 @@ private struct ReplyParser {
     private var tooLong: ProtocolError { ProtocolError("the reply is too large", isTooLarge: true) }
 }
 
-/// A line without CRLF. Valid as long as the buffer's bytes are.
+/// A line without CRLF. Must not outlive the buffer's bytes.
 private struct Line {
     let marker: UInt8
     /// The line without its marker.

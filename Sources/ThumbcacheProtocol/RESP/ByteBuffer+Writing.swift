@@ -59,7 +59,7 @@ extension ByteBuffer {
 
     public mutating func writeBulkString(_ bytes: [UInt8]) { bytes.withUnsafeBytes { writeBulkString($0) } }
 
-    /// Copies the bytes. Reserves space once, because that costs more than copying a short string.
+    /// Copies the bytes. Reserves space once, because a reservation costs more than copying a short string.
     public mutating func writeBulkString(_ bytes: UnsafeRawBufferPointer) {
         let start = Self.lineLength(bytes.count)
         let end = start + bytes.count

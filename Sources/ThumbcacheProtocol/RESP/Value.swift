@@ -74,14 +74,5 @@ extension Value {
         }
     }
 
-    public func isText(_ text: String) -> Bool {
-        switch self {
-        case .bulk(let bytes):
-            return bytes.readableBytesView.elementsEqual(text.utf8)
-        case .simpleString(let own): return own == text
-        default: return false
-        }
-    }
-
     public var isNull: Bool { self == .null }
 }

@@ -64,6 +64,7 @@ import Testing
 
     static let malformed: [(bytes: String, message: String)] = [
         ("hello\r\n", "invalid reply 'hello'"),
+        ("?\u{e9}\r\n", "invalid reply '?\\xc3\\xa9'"),
         ("\r\n", "a line does not end with CRLF"),
         ("\n", "a line does not end with CRLF"),
         ("+OK\n", "a line does not end with CRLF"),
@@ -105,6 +106,7 @@ import Testing
         "$59\r\n", "$9223372\r\n", "*20\r\n", "*999999999\r\n", "%10\r\n", "%4611686018427387904\r\n",
         "*1\r\n*1\r\n*1\r\n:1\r\n", "+" + String(repeating: "1", count: 59),
         "*7\r\n" + String(repeating: "$10\r\n0123456789\r\n", count: 7),
+        "*14\r\n" + String(repeating: ":1\r\n", count: 14), "*15\r\n" + String(repeating: ":1\r\n", count: 15),
     ]
 
     private static func small(_ pieces: [ArraySlice<UInt8>]) -> Outcome<Value> {

@@ -27,7 +27,7 @@ import Testing
         #expect(list != ValueList(Self.pairs.dropLast()) && list != ValueList(Self.pairs.reversed()))
     }
 
-    @Test func `a key is found from any key on, and a value is not a key`() throws {
+    @Test func `the search finds each key from any start and ignores values`() throws {
         for list in [try list(), ValueList(Self.pairs)] {
             for start in stride(from: 0, to: Self.pairs.count, by: 2) {
                 #expect(["a", "b", "c", "d"].map { list.indexOfValue($0, from: start) } == [1, 3, 5, 7])
@@ -37,15 +37,17 @@ import Testing
             #expect(list.indexOfValue("a", from: Self.pairs.count) == 1)
         }
         #expect(ValueList([]).indexOfValue("a") == nil && ValueList([]).indexOfValue("") == nil)
+        #expect(
+            ["a", "b"].map { ValueList([.simpleString("a"), .null, .simpleString("b")]).indexOfValue($0) } == [1, nil])
     }
 
-    @Test func `the text of an element is that of its value`() throws {
+    @Test func `text(at:) equals the text of the value`() throws {
         for list in [try list(), ValueList(Self.pairs)] {
             #expect(list.indices.map(list.text(at:)) == Self.pairs.map(\.text))
         }
     }
 
-    /// Most elements are read without creating a value.
+    /// The fast path and the general path must agree.
     @Test(arguments: [
         "$3\r\nabc\r\n", "$0\r\n\r\n", "$-1\r\n", "$-2\r\n", "$+3\r\nabc\r\n", "$03\r\nabc\r\n", "$-0\r\n\r\n",
         "$x\r\n", "$\r\n",
@@ -56,15 +58,21 @@ import Testing
         "-ERR no\r\n", "\r\n",
         "\n", "", "=7\r\ntxt:abc\r\n", "*0\r\n", "*-1\r\n",
     ])
-    func `an element is read as a reply is`(reply: String) {
-        let one = Result { () throws(ProtocolError) -> Value? in
-            var buffer = ByteBuffer(string: reply)
-            return try buffer.readReply().map { .array([$0]) }
+    func `an element of a list is parsed as the same reply outside a list`(reply: String) {
+        let head = "*1\r\n"
+        for limit in 3...reply.utf8.count + 3 {
+            var (one, missing) = (ByteBuffer(string: reply), 0)
+            let expected = Result { () throws(ProtocolError) -> Value? in
+                try one.readReply(limit: limit, missing: &missing).map { .array([$0]) }
+            }
+            var (list, missingInList) = (ByteBuffer(string: head + reply), 0)
+            let parsed = Result { () throws(ProtocolError) -> Value? in
+                try list.readReply(limit: limit + head.utf8.count, missing: &missingInList)
+            }
+            #expect(parsed == expected && missingInList == missing, "at most \(limit) bytes")
+            // The head is consumed with the element.
+            let isRead = if case .success(_?) = expected { true } else { false }
+            #expect(list.readableBytes == one.readableBytes + (isRead ? 0 : head.utf8.count))
         }
-        let element = Result { () throws(ProtocolError) -> Value? in
-            var buffer = ByteBuffer(string: "*1\r\n" + reply)
-            return try buffer.readReply()
-        }
-        #expect(one == element)
     }
 }
