@@ -3,7 +3,7 @@ import NIOCore
 /// The elements of an array, a map or a push message.
 ///
 /// Stores the offsets of strings in their reply, and creates a ``Value`` on access, because retaining the reply's storage
-/// for each element costs more than parsing it. Shares that storage if it contains strings.
+/// for each element costs more than parsing it. A list with strings shares the storage of its reply.
 public struct ValueList: Sendable {
     private struct Item {
         enum Kind: UInt8 { case string, integer, null, other }
@@ -37,8 +37,8 @@ public struct ValueList: Sendable {
         }
     }
 
-    /// Appends a string of a reply. Its range must be within the readable bytes, which must be the same in each call;
-    /// reading it does not check that.
+    /// Appends a string of a reply. The range must lie within the readable bytes of the reply, and each call must pass the
+    /// same reply. In release builds, comparisons and ``text(at:)`` do not check the range.
     mutating func appendString(at start: Int, length: Int, in reply: ByteBuffer) {
         assert(start >= 0 && length >= 0 && start + length <= reply.readableBytes)
         if bytes.readableBytes == 0 { bytes = reply }
@@ -73,7 +73,7 @@ public struct ValueList: Sendable {
         }
         guard item.number == text.count else { return false }
         return withBytes(of: item) { bytes in
-            // A fifth of the instructions of `elementsEqual`.
+            // This loop executes a fifth of the instructions of `elementsEqual`.
             for offset in 0..<text.count where bytes[offset] != text[offset] { return false }
             return true
         }
