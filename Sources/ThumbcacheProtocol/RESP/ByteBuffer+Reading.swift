@@ -85,8 +85,8 @@ private struct ReplyParser {
     /// Returns false if more bytes are needed.
     private mutating func appendValue(to values: inout ValueList, depth: Int) throws(ProtocolError) -> Bool {
         let marker = index < bytes.count ? bytes[index] : 0
-        // Fast path for strings and nonnegative integers. `value` parses all other elements, including numbers with a sign
-        // or leading zeros.
+        // Fast path for strings and nonnegative integers. `value` parses all other elements, including numbers with a
+        // sign or leading zeros.
         if marker == UInt8(ascii: "$") || marker == UInt8(ascii: ":"),
             case .number(let number, let end) = LengthLine.read(bytes, at: index), number >= 0, number < .max,
             end <= limit

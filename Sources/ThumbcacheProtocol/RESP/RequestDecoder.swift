@@ -164,8 +164,8 @@ extension RequestDecoder {
     }
 }
 
-/// A line with a length or an integer: digits and CRLF, after a marker that the caller has checked. Stricter than Redis: no
-/// sign except in `-1`, no leading zero, no space, and no line feed alone.
+/// A line with a length or an integer: digits and CRLF, after a marker that the caller has checked. Stricter than
+/// Redis: no sign except in `-1`, no leading zero, no space, and no line feed alone.
 enum LengthLine {
     /// Maximum length in bytes, including marker and CRLF. A 64-bit number needs 23.
     static let maximumLength = 32

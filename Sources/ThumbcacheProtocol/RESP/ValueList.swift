@@ -2,8 +2,8 @@ import NIOCore
 
 /// The elements of an array, a map or a push message.
 ///
-/// Stores the offsets of strings in their reply, and creates a ``Value`` on access, because retaining the reply's storage
-/// for each element costs more than parsing it. A list with strings shares the storage of its reply.
+/// Stores the offsets of strings in their reply, and creates a ``Value`` on access, because retaining the reply's
+/// storage for each element costs more than parsing it. A list with strings shares the storage of its reply.
 public struct ValueList: Sendable {
     private struct Item {
         enum Kind: UInt8 { case string, integer, null, other }
@@ -37,8 +37,8 @@ public struct ValueList: Sendable {
         }
     }
 
-    /// Appends a string of a reply. The range must lie within the readable bytes of the reply, and each call must pass the
-    /// same reply. In release builds, comparisons and ``text(at:)`` do not check the range.
+    /// Appends a string of a reply. The range must lie within the readable bytes of the reply, and each call must pass
+    /// the same reply. In release builds, comparisons and ``text(at:)`` do not check the range.
     mutating func appendString(at start: Int, length: Int, in reply: ByteBuffer) {
         assert(start >= 0 && length >= 0 && start + length <= reply.readableBytes)
         if bytes.readableBytes == 0 { bytes = reply }
@@ -47,8 +47,8 @@ public struct ValueList: Sendable {
     }
 
     /// Returns the index of the value of a key, in a list of keys and values, or nil.
-    /// - Parameter index: the index of the first key to compare, or `count`. The search wraps around to the beginning of
-    ///   the list. The last element of a list of odd length is ignored.
+    /// - Parameter index: the index of the first key to compare, or `count`. The search wraps around to the beginning
+    ///   of the list. The last element of a list of odd length is ignored.
     public func indexOfValue(_ key: String, from index: Int = 0) -> Int? {
         var key = key
         return key.withUTF8 { key in
