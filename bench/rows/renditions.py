@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from figures import Figure, Row, ratio
-from rows import events
+from rows import events, scale
 from world import clients, disk, images, processes, resp
 
 SIDE, SOURCE = 64, 512
@@ -220,6 +220,8 @@ def memory(run, folder, source):
     profiles, sides = run.scaled(1_250, 20), range(20, 28)
     source_bytes = source.read_bytes()
     with start(run, folder, "memory", tier="8MiB") as server:
+        with resp.Client(server.address) as client:
+            scale.wait_until_settled(client)
         names = [f"p{number}" for number in range(profiles)]
         put(server.address, "alice", names, source_bytes)
         with resp.Client(server.address) as client:
