@@ -20,13 +20,16 @@ class Load:
 
     @property
     def requests(self):
-        """About half a second of requests: copying 64 KiB takes as long as the rest of a hit."""
-        return 30_000 * (64 << 10) // (self.size + (64 << 10))
+        """About half a second of requests: copying 64 KiB takes as long as the rest of a hit.
+
+        More of many images, so that the memory tier does not have room for all that are requested.
+        """
+        return max(30_000 * (64 << 10) // (self.size + (64 << 10)), min(self.images, 150_000))
 
 
 #: The loads of each plot. The fields of Load that are not named are constant in a plot.
 AXES = {
-    # The memory tier has room for about 22,000 of these images.
+    # The memory tier has room for about 32,000 of these images.
     "images": [Load(images=10**n, size=1 << 10) for n in range(3, 7)],
     # The memory tier has room for all images.
     "users": [Load(images=3 * 10**n, users=10**n, size=256) for n in range(1, 5)],
