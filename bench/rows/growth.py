@@ -20,9 +20,9 @@ class Load:
 
     @property
     def requests(self):
-        """About half a second of requests: copying 64 KiB takes as long as the rest of a hit.
+        """Number of requests of a round: fewer for larger images, which take longer to copy.
 
-        More of many images, so that the memory tier does not have room for all that are requested.
+        At least one for each image, up to 150,000, so that the requested images exceed the memory tier.
         """
         return max(30_000 * (64 << 10) // (self.size + (64 << 10)), min(self.images, 150_000))
 
