@@ -73,7 +73,7 @@ public struct ValueList: Sendable {
         }
         guard item.number == text.count else { return false }
         return withBytes(of: item) { bytes in
-            // This loop executes a fifth of the instructions of `elementsEqual`.
+            // With `elementsEqual`, a GET with metadata takes 1,900 instructions more.
             for offset in 0..<text.count where bytes[offset] != text[offset] { return false }
             return true
         }
