@@ -1,3 +1,4 @@
+import CacheCore
 import Glibc
 import Logging
 import NIOCore
@@ -18,37 +19,45 @@ public struct DaemonServer: Sendable {
         on descriptor: CInt, context: ServerContext, identify: @escaping @Sendable (CInt) throws -> Peer
     ) async throws -> DaemonServer {
         let loops = context.loops
-        let schedulers = Dictionary(
+        let states = Dictionary(
             uniqueKeysWithValues: zip(loops.loops, context.latencies.recorders).map { loop, latencies in
-                (ObjectIdentifier(loop), makeScheduler(of: loop, latencies))
+                (ObjectIdentifier(loop), makeState(of: loop, latencies, context))
             })
         let listener = try await Listener.start(
             on: descriptor, loop: loops.loops[0], log: context.log, next: loops.nextForSocket
         ) { connection, loop in
-            accept(connection, context, identify, schedulers[ObjectIdentifier(loop)], on: loop)
+            accept(connection, context, identify, states[ObjectIdentifier(loop)], on: loop)
         }
         return DaemonServer(context: context, listener: listener)
     }
 
-    private static func makeScheduler(
-        of loop: SocketLoop, _ latencies: LatencyRecorder
-    ) -> NIOLoopBoundBox<LoopScheduler> {
-        NIOLoopBoundBox.makeBoxSendingValue(
-            LoopScheduler(round: loop.round, latencies: latencies) { work in
-                let work = NIOLoopBound(work, eventLoop: loop)
-                loop.execute { work.value() }
-            }, eventLoop: loop)
+    /// What the connections of a loop share.
+    private struct LoopState {
+        let scheduler: LoopScheduler
+        let subscribers: LoopSubscribers
+    }
+
+    private static func makeState(
+        of loop: SocketLoop, _ latencies: LatencyRecorder, _ context: ServerContext
+    ) -> NIOLoopBoundBox<LoopState> {
+        let scheduler = LoopScheduler(round: loop.round, latencies: latencies) { work in
+            let work = NIOLoopBound(work, eventLoop: loop)
+            loop.execute { work.value() }
+        }
+        let subscribers = LoopSubscribers(of: loop, scheduler, context.services.events)
+        return NIOLoopBoundBox.makeBoxSendingValue(
+            LoopState(scheduler: scheduler, subscribers: subscribers), eventLoop: loop)
     }
 
     /// Registers a connection, or replies with the reason for its refusal.
     private static func accept(
         _ descriptor: CInt, _ context: ServerContext, _ identify: (CInt) throws -> Peer,
-        _ scheduler: NIOLoopBoundBox<LoopScheduler>?, on loop: SocketLoop
+        _ state: NIOLoopBoundBox<LoopState>?, on loop: SocketLoop
     ) {
         do {
             let stream = try loop.adopt(descriptor)
             do {
-                guard let scheduler else { throw CommandError.stopping }
+                guard let state = state?.value else { throw CommandError.stopping }
                 let (peer, limits) = (try identify(descriptor), context.limits())
                 let onLoop = NIOLoopBound(stream, eventLoop: loop)
                 let registration = try context.registry.enter(peer, limits: limits) { signal in
@@ -57,7 +66,7 @@ public struct DaemonServer: Sendable {
                 }
                 stream.handler = Connection(
                     context: context, limits: limits, peer: peer, registration: registration,
-                    scheduler: scheduler.value, stream: stream, eventLoop: loop)
+                    scheduler: state.scheduler, subscribers: state.subscribers, stream: stream, eventLoop: loop)
             } catch let error as CommandError {
                 stream.write(.error(error))
                 stream.flush()

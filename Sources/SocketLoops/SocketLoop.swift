@@ -31,9 +31,10 @@ public final class SocketLoop: EventLoop {
     }
 
     private let state = NIOLockedValueBox(State())
-    private let thread = NIOLockedValueBox<pthread_t?>(nil)
     /// Held by a thread that runs a task in place of the ended loop.
     private let late = NIOLockedValueBox(())
+    /// This thread.
+    private let lateThread = NIOLockedValueBox<pthread_t?>(nil)
     // Accessed on the loop's thread only, except for wakeups.
     nonisolated(unsafe) let poller: Poller
     private nonisolated(unsafe) let buffers: StreamBuffers
@@ -94,7 +95,8 @@ public final class SocketLoop: EventLoop {
     // MARK: Work
 
     public var inEventLoop: Bool {
-        thread.withLockedValue { thread in thread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
+        Self.current === self
+            || lateThread.withLockedValue { thread in thread.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
     }
 
     /// Runs `task` in the next round, after earlier tasks. Has no effect once the loop has ended.
@@ -171,9 +173,9 @@ public final class SocketLoop: EventLoop {
     private func runAsLoop(_ work: () -> Void) {
         if inEventLoop { return work() }
         late.withLockedValue { _ in
-            thread.withLockedValue { $0 = pthread_self() }
+            lateThread.withLockedValue { $0 = pthread_self() }
             work()
-            thread.withLockedValue { $0 = nil }
+            lateThread.withLockedValue { $0 = nil }
         }
     }
 
@@ -181,7 +183,6 @@ public final class SocketLoop: EventLoop {
 
     private func start(named name: String) throws {
         let started = try startThread(named: name) {
-            self.thread.withLockedValue { $0 = pthread_self() }
             pthread_setspecific(Self.currentKey, Unmanaged.passUnretained(self).toOpaque())
             self.run()
         }
@@ -285,8 +286,6 @@ public final class SocketLoop: EventLoop {
         } while runRemainingTasks()
         pthread_setspecific(Self.currentKey, nil)
         wakeOthers()
-        // The thread's id may be reused from now on.
-        late.withLockedValue { _ in thread.withLockedValue { $0 = nil } }
         for report in state.withLockedValue({ state in
             defer { state.whenEnded = [] }
             return state.whenEnded

@@ -86,6 +86,21 @@ public final class Stream: PollHandler {
         unsent += bytes.readableBytes
     }
 
+    /// Writes and flushes. Does not queue the bytes if nothing is pending and the kernel accepts all of them.
+    public func send(_ bytes: ByteBuffer) {
+        var rest = bytes
+        if isOpen && unsent == 0 && !isBlocked {
+            let count = sendNow(bytes)
+            if count > 0 {
+                sent += count
+                rest.moveReaderIndex(forwardBy: count)
+            }
+        }
+        // After an error, `flush` tries again and handles it.
+        write(rest)
+        flush()
+    }
+
     /// Sends as much as the kernel accepts. The rest follows as the peer reads.
     /// - Parameter yieldsToOthers: whether sending stops when ``StreamHandler/maySend`` is false. If not, also retries
     ///   on a blocked stream.
@@ -124,11 +139,7 @@ public final class Stream: PollHandler {
     }
 
     private func send() -> Int {
-        if pending.count == 1 {
-            return pending[0].withUnsafeReadableBytes {
-                Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL))
-            }
-        }
+        if pending.count == 1 { return sendNow(pending[0]) }
         let count = min(pending.count, buffers.spans.count)
         for index in 0..<count {
             // The pointers stay valid while `pending` is not changed.
@@ -137,6 +148,10 @@ public final class Stream: PollHandler {
             }
         }
         return clinux_send(descriptor, buffers.spans.baseAddress, count)
+    }
+
+    private func sendNow(_ bytes: ByteBuffer) -> Int {
+        bytes.withUnsafeReadableBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL)) }
     }
 
     private func removeSent(_ count: Int) {

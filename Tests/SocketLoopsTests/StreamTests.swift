@@ -25,6 +25,25 @@ import Testing
         }
     }
 
+    @Test func `F17: send keeps the order, and the rest follows as the peer reads`() async throws {
+        try await Pair.with { pair in
+            let unsent = try await pair.onLoop { stream in
+                stream.send(ByteBuffer(string: "first,"))
+                stream.send(ByteBuffer())
+                stream.write(ByteBuffer(string: "second,"))
+                stream.send(ByteBuffer(string: "third,"))
+                let sent = stream.sent
+                stream.send(ByteBuffer(repeating: 7, count: Self.plenty))
+                stream.send(ByteBuffer(string: "last"))
+                return [sent, stream.sent + stream.unsent, stream.unsent]
+            }
+            let text = Array("first,second,third,".utf8)
+            #expect(unsent[0] == text.count && unsent[1] == text.count + Self.plenty + 4 && unsent[2] > 0)
+            let received = await Task.detached { pair.receive(unsent[1]) }.value
+            #expect(received == text + [UInt8](repeating: 7, count: Self.plenty) + Array("last".utf8))
+        }
+    }
+
     @Test(arguments: [1, 63, 64, 65, 1_000])
     func `many replies are sent in order`(_ count: Int) async throws {
         try await Pair.with { pair in
@@ -272,7 +291,8 @@ import Testing
         try await loop.shutdownGracefully()
     }
 
-    @Test func `F19: a write to a closed peer closes the stream without a signal`() async throws {
+    @Test(arguments: [true, false])
+    func `F19: a write to a closed peer closes the stream without a signal`(sends: Bool) async throws {
         var ends: [CInt] = [-1, -1]
         try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
         let (near, far) = (ends[0], ends[1])
@@ -282,7 +302,10 @@ import Testing
             let stream = try loop.adopt(near)
             stream.handler = handler
             close(far)
-            for _ in 0..<2 { stream.write(ByteBuffer(string: "anybody there?")) }
+            for _ in 0..<2 {
+                let text = ByteBuffer(string: "anybody there?")
+                if sends { stream.send(text) } else { stream.write(text) }
+            }
             stream.flush()
             stream.write(ByteBuffer(string: "no"))
             stream.flush()

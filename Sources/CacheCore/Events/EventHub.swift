@@ -41,33 +41,20 @@ public final class EventHub: Sendable {
 
     public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
-    /// The maximum number of subscribers that handle their events in one task of the loop. A task is not interrupted, and
-    /// a subscriber may have many events.
-    private static var subscribersPerTask: Int { 32 }
-
-    /// Queues the event for each subscriber of the user, and then wakes their loops. A loop that sends the first events
-    /// meanwhile would compete with this thread for locks and the processor.
-    func publish(_ event: UserEvent) {
+    /// Queues the event for each subscriber of the user, and wakes their loops.
+    /// - Parameter next: called at once without subscribers, and otherwise when one of them has handled the event: work
+    ///   that another thread would start at the same time delays the event by milliseconds, if no processor is idle when
+    ///   a client is woken.
+    func publish(_ event: UserEvent, then next: @escaping @Sendable () -> Void = {}) {
         let subscribers = state.withLockedValue { state -> [any EventSubscriber] in
             guard let channels = state.uids[event.owner.uid] else { return [] }
             let named = channels[.user(event.owner.user)] ?? [:]
             let all = channels[.all] ?? [:]
             return Array(named.values) + all.lazy.filter { named[$0.key] == nil }.map(\.value)
         }
-        guard !subscribers.isEmpty else { return }
-        let published = PublishedEvent(event)
-        var tasks: [(loop: any SubscriberLoop, subscribers: [any EventSubscriber])] = []
-        for subscriber in subscribers where subscriber.enqueue(published) {
-            let loop = subscriber.loop
-            let open = tasks.lastIndex { $0.loop === loop }
-            if let open, tasks[open].subscribers.count < Self.subscribersPerTask {
-                tasks[open].subscribers.append(subscriber)
-            } else {
-                tasks.append((loop, [subscriber]))
-            }
+        for subscriber in subscribers where subscriber.enqueue(event) {
+            subscriber.loop.execute { subscriber.handleEvents(for: event) }
         }
-        for (loop, subscribers) in tasks {
-            loop.execute { for subscriber in subscribers { subscriber.handleEvents(for: published) } }
-        }
+        if let loop = subscribers.first?.loop { loop.execute(next) } else { next() }
     }
 }

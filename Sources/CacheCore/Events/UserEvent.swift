@@ -1,6 +1,3 @@
-import NIOConcurrencyHelpers
-import NIOCore
-
 /// A change of a user's cache, for subscribers that keep copies of its images.
 public struct UserEvent: Sendable, Equatable {
     public enum Kind: Sendable, Equatable {
@@ -32,37 +29,18 @@ public struct UserEvent: Sendable, Equatable {
     }
 }
 
-/// A published event. Its subscribers share its encodings.
-public final class PublishedEvent: Sendable {
-    public let event: UserEvent
-    private let encodings = NIOLockedValueBox<[(version: Int, bytes: ByteBuffer)]>([])
-
-    public init(_ event: UserEvent) { self.event = event }
-
-    /// Returns the event's encoding in a version of the protocol. `encode` is called once per version, under a lock, so it
-    /// must not call this object.
-    public func encoding(in version: Int, _ encode: (UserEvent) -> ByteBuffer) -> ByteBuffer {
-        encodings.withLockedValue { encodings in
-            if let known = encodings.first(where: { $0.version == version }) { return known.bytes }
-            let bytes = encode(event)
-            encodings.append((version, bytes))
-            return bytes
-        }
-    }
-}
-
-/// A receiver of events, which handles them on its loop.
+/// A receiver of events, which handles them on its loop: in the daemon, all subscribers of a uid on one loop.
 public protocol EventSubscriber: AnyObject, Sendable {
     var loop: any SubscriberLoop { get }
 
     /// Queues an event. Called on any thread; must not block.
     /// - Returns: whether to call ``handleEvents(for:)``.
-    func enqueue(_ published: PublishedEvent) -> Bool
+    func enqueue(_ event: UserEvent) -> Bool
 
     /// Handles the queued events: at once up to an invalidation, whose receipt is sent afterwards; others possibly later.
     /// Called on the loop.
-    /// - Parameter published: the event that was queued, possibly not the last one.
-    func handleEvents(for published: PublishedEvent)
+    /// - Parameter event: the event that was queued, possibly not the last one.
+    func handleEvents(for event: UserEvent)
 }
 
 /// The thread on which subscribers handle events.

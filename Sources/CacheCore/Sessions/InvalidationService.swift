@@ -189,16 +189,17 @@ public final class InvalidationService: Sendable {
             let next = try outcome.get()
             let (ended, retry) = entry.change { $0.ended(invalidation) }
             retry?.cancel()
-            // The old generation's directory moves to the trash without delaying the receipt.
-            if let ended { services.imagePool.submit(for: owner.uid) { ended.generationStore.discard() } }
             let epoch = sessions.epochs.next(of: owner.uid)
-            publish(invalidation == .purge ? .purge(nil) : .logout, of: entry, epoch)
+            logInfo(invalidation, owner, usage)
+            publish(invalidation == .purge ? .purge(nil) : .logout, of: entry, epoch) { [services] in
+                // The old generation's directory moves to the trash without delaying the receipt.
+                if let ended { services.imagePool.submit(for: owner.uid) { ended.generationStore.discard() } }
+            }
             if let next {
                 sessions.open(entry, next, epoch: epoch)
             } else {
                 sessions.users(of: owner.uid)?.loggedOut(owner.user)
             }
-            logInfo(invalidation, owner, usage)
             return (closed?.cancelled ?? 0, epoch)
         } catch {
             let reason = "\(error)"
@@ -213,8 +214,10 @@ public final class InvalidationService: Sendable {
     }
 
     /// Called after the commit and before the receipt, with the entry's lock.
-    private func publish(_ kind: UserEvent.Kind, of entry: UserEntry, _ epoch: UInt64) {
-        services.events.publish(UserEvent(owner: entry.owner, kind: kind, epoch: epoch))
+    private func publish(
+        _ kind: UserEvent.Kind, of entry: UserEntry, _ epoch: UInt64, then next: @escaping @Sendable () -> Void = {}
+    ) {
+        services.events.publish(UserEvent(owner: entry.owner, kind: kind, epoch: epoch), then: next)
     }
 
     private func logInfo(_ invalidation: UserState.Invalidation, _ owner: Owner, _ usage: Usage?) {

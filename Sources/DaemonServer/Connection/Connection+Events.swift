@@ -6,7 +6,8 @@ import ThumbcacheProtocol
 
 /// The subscriptions of a connection: channels of users of its uid.
 struct Subscriptions {
-    let inbox: EventInbox
+    /// Events that wait for the end of an array.
+    var delayed: [ByteBuffer] = []
     var channels: Set<EventHub.Channel> = []
     /// Approximate memory in bytes.
     private(set) var cost = 0
@@ -58,16 +59,9 @@ extension Connection {
     }
 
     private func add(_ channels: [EventHub.Channel]) {
-        var subscriptions = subscriptions ?? Subscriptions(inbox: makeInbox())
-        for channel in channels where subscriptions.insert(channel) {
-            _ = context.services.events.add(subscriptions.inbox, to: channel, of: peer.uid)
-        }
+        var subscriptions = subscriptions ?? Subscriptions()
+        for channel in channels where subscriptions.insert(channel) { subscribers.add(self, to: channel) }
         self.subscriptions = subscriptions
-    }
-
-    private func makeInbox() -> EventInbox {
-        let me = NIOLoopBound(self, eventLoop: eventLoop)
-        return EventInbox(on: eventLoop) { urgency in me.value.deliverEvents(urgency) }
     }
 
     /// - Parameter targets: empty for all.
@@ -87,49 +81,64 @@ extension Connection {
 
     private func leave(_ channel: EventHub.Channel) {
         // In place: copying all channels for each one would be quadratic.
-        guard subscriptions?.remove(channel) == true, let inbox = subscriptions?.inbox else { return }
-        context.services.events.remove(inbox, from: CollectionOfOne(channel), of: peer.uid)
+        guard subscriptions?.remove(channel) == true else { return }
+        subscribers.remove(self, from: CollectionOfOne(channel))
         if subscriptions?.channels.isEmpty == true { subscriptions = nil }
     }
 
     func unsubscribe() {
         guard let all = subscriptions.take() else { return }
-        context.services.events.remove(all.inbox, from: all.channels, of: peer.uid)
+        subscribers.remove(self, from: all.channels)
     }
 
-    /// Writes queued events while the account has time left; all of them for `.atOnce`.
-    private func deliverEvents(_ urgency: EventInbox.Urgency) {
-        guard !isClosed, let inbox = subscriptions?.inbox else { return }
-        if isInsideArray && !inbox.isOverrun {
-            // A push must not interrupt a reply.
-            if urgency == .atOnce { dropSubscriber() }
-            return
+    /// Writes an event, and sends it if it is the last one or an invalidation.
+    /// - Parameter isLast: whether no event follows yet.
+    /// - Returns: whether ``sendEvents(isInvalidation:)`` has to be called.
+    func receive(_ message: ByteBuffer, isInvalidation: Bool, isLast: Bool) -> Bool {
+        // The subscription may have ended while the event waited.
+        guard subscriptions != nil else { return false }
+        if isInsideArray {
+            delay(message, isInvalidation: isInvalidation)
+            return false
         }
-        defer { loopAccount.charge() }
-        loopAccount.startRound()
+        guard hasRoomForEvent else {
+            dropSubscriber()
+            return false
+        }
+        context.services.counters.count(.eventsSent)
         let before = unread
-        // At most this many events precede a logout or purge, even if more are added meanwhile.
-        for _ in 0...EventInbox.maximumEvents {
-            guard urgency == .atOnce || loopAccount.mayRun else { break }
-            guard hasRoomForEvent else { return dropSubscriber() }
-            switch inbox.next() {
-            case .close: return dropSubscriber()
-            case .nothing: return sendEvents(urgency, since: before)
-            case .write(let published, let isLast):
-                loopAccount.startCommand()
-                write(published, isLast: isLast)
-                if isLast { return sendEvents(urgency, since: before) }
-            }
+        // Sends a single event, the most frequent case, without a copy.
+        if isLast && gathered.readableBytes == 0 && !stream.isBlocked {
+            stream.send(message)
+            // Without output before and after the event, the memory is unchanged.
+            if before == 0 && unread == 0 { return false }
+        } else {
+            gathered.writeImmutableBuffer(message)
         }
-        sendEvents(urgency, since: before)
-        scheduler.enqueue(loopAccount) { [self] in deliverEvents(.soon) }
+        if isInvalidation {
+            sendEvents(isInvalidation: true)
+            return false
+        }
+        defer { hasUnsentEvents = true }
+        return !hasUnsentEvents
+    }
+
+    /// A push must not interrupt a reply.
+    private func delay(_ message: ByteBuffer, isInvalidation: Bool) {
+        guard !isInvalidation, let count = subscriptions?.delayed.count, count < EventInbox.maximumEvents else {
+            return dropSubscriber()
+        }
+        subscriptions?.delayed.append(message)
     }
 
     /// Writes the events that an unfinished array has delayed.
     func deliverDelayedEvents() {
         guard isInsideArray, batch == nil, replies.isEmpty else { return }
         isInsideArray = false
-        deliverEvents(.soon)
+        let delayed = subscriptions?.delayed ?? []
+        subscriptions?.delayed = []
+        for message in delayed { _ = receive(message, isInvalidation: false, isLast: false) }
+        if !delayed.isEmpty { sendEvents() }
     }
 
     private var hasRoomForEvent: Bool {
@@ -138,69 +147,27 @@ extension Connection {
         return !isClosed && hasRoom
     }
 
-    /// - Parameter before: the unread output before the events were written.
-    private func sendEvents(_ urgency: EventInbox.Urgency, since before: Int) {
+    func sendEvents(isInvalidation: Bool = false) {
+        hasUnsentEvents = false
         flush()
-        if unread > 0 && urgency == .atOnce {
+        if unread > 0 && isInvalidation {
             // Retries even if the socket was full: the peer may have read since.
             writeGathered()
             stream.flush(yieldsToOthers: false)
         }
         guard !isClosed else { return }
-        if urgency == .atOnce && unread > 0 { return dropSubscriber() }
-        // Without output before and after the events, the memory is unchanged.
-        guard before > 0 || unread > 0 else { return }
+        if isInvalidation && unread > 0 { return dropSubscriber() }
         updateMemory()
         watch()
     }
 
-    private func dropSubscriber() {
+    func dropSubscriber() {
         guard !isClosed else { return }
         context.services.counters.count(.subscribersDropped)
         context.sessions.accountLog.write(
             "disconnected a subscriber that does not read its events", uid: peer.uid,
             ["pid": "\(peer.pid)", "unread": "\(unread)"], at: context.services.time.now)
         stream.close()
-    }
-
-    private func write(_ published: PublishedEvent, isLast: Bool) {
-        context.services.counters.count(.eventsSent)
-        let message = published.encoding(in: version.rawValue) { $0.message(version) }
-        // Sends a single event, the most frequent case, without a copy.
-        if isLast && gathered.readableBytes == 0 && !stream.isBlocked {
-            stream.write(message)
-        } else {
-            gathered.writeImmutableBuffer(message)
-        }
-    }
-}
-
-extension UserEvent {
-    fileprivate func message(_ version: RESPVersion) -> ByteBuffer {
-        .reply {
-            $0.writePushHeader(count: 3, version: version)
-            $0.writeBulkString("message")
-            $0.writeBulkString(owner.user.withBytes { ByteBuffer(bytes: $0) })
-            $0.writeBulkString(payload)
-        }
-    }
-
-    /// Words separated by one space. The profile is the rest after the second space.
-    private var payload: ByteBuffer {
-        func words(_ name: String, _ profile: OpaqueID? = nil) -> ByteBuffer {
-            var text = ByteBuffer(string: "\(name) \(epoch)")
-            profile?.withBytes { bytes in
-                text.writeStaticString(" ")
-                text.writeBytes(bytes)
-            }
-            return text
-        }
-        return switch kind {
-        case .login: words("login")
-        case .logout: words("logout")
-        case .purge(let profile): words("purge", profile)
-        case .update(let profile): words("update", profile)
-        }
     }
 }
 

@@ -55,6 +55,7 @@ final class Connection: StreamHandler {
     let stream: Stream
     let eventLoop: SocketLoop
     let scheduler: LoopScheduler
+    let subscribers: LoopSubscribers
     let loopAccount: LoopAccount
 
     var version = RESPVersion.two
@@ -67,6 +68,8 @@ final class Connection: StreamHandler {
     var subscriptions: Subscriptions?
     /// Whether the array of a subscriber's MGET is incomplete.
     var isInsideArray = false
+    /// Whether written events are not sent yet.
+    var hasUnsentEvents = false
 
     var phase = Phase.serving
     var reader: RequestReader
@@ -107,13 +110,14 @@ final class Connection: StreamHandler {
 
     init(
         context: ServerContext, limits: ServerLimits, peer: Peer, registration: PeerRegistry.Registration,
-        scheduler: LoopScheduler, stream: Stream, eventLoop: SocketLoop
+        scheduler: LoopScheduler, subscribers: LoopSubscribers, stream: Stream, eventLoop: SocketLoop
     ) {
         self.context = context
         self.limits = limits
         self.peer = peer
         self.registration = registration
         self.scheduler = scheduler
+        self.subscribers = subscribers
         self.loopAccount = scheduler.enter(registration.account)
         self.memory = context.services.budget.lease(for: peer.uid)
         self.stream = stream

@@ -3,11 +3,11 @@ import DequeModule
 import NIOConcurrencyHelpers
 import SocketLoops
 
-/// A bounded queue of events for a subscriber: filled on any thread, emptied on the connection's loop.
+/// A bounded queue of events for the subscribers of a uid on one loop: filled on any thread, emptied on the loop.
 ///
-/// If an event does not fit, the connection closes: a subscriber never misses an event without notice.
+/// If an event does not fit, the subscribers are disconnected: none misses an event without notice.
 final class EventInbox: EventSubscriber {
-    /// When the connection has to write the events.
+    /// When the events have to be written.
     enum Urgency: Sendable {
         /// In the account's next turn.
         case soon
@@ -16,16 +16,16 @@ final class EventInbox: EventSubscriber {
     }
 
     private struct State {
-        var events: Deque<PublishedEvent> = []
-        /// Whether the connection is going to write the events.
+        var events: Deque<UserEvent> = []
+        /// Whether the subscribers are going to get the events.
         var isAwaited = false
         var isOverrun = false
     }
 
-    /// The connection's next step.
+    /// The next step.
     enum Next {
         /// - Parameter isLast: whether the queue is empty now. The next event then causes another call of `deliver`.
-        case write(PublishedEvent, isLast: Bool)
+        case write(UserEvent, isLast: Bool)
         case nothing
         /// An event did not fit. No event follows.
         case close
@@ -43,31 +43,31 @@ final class EventInbox: EventSubscriber {
         self.deliver = deliver
     }
 
-    func enqueue(_ published: PublishedEvent) -> Bool {
+    func enqueue(_ event: UserEvent) -> Bool {
         state.withLockedValue { state in
-            // The receipt of an invalidation waits until this subscriber is disconnected.
-            if state.isOverrun { return published.event.isInvalidating }
+            // The receipt of an invalidation waits until the subscribers are disconnected.
+            if state.isOverrun { return event.isInvalidating }
             if state.events.count >= Self.maximumEvents {
                 state.isOverrun = true
                 state.events = []
                 return true
             }
-            state.events.append(published)
+            state.events.append(event)
             defer { state.isAwaited = true }
-            return published.event.isInvalidating || !state.isAwaited
+            return event.isInvalidating || !state.isAwaited
         }
     }
 
-    func handleEvents(for published: PublishedEvent) {
-        deliver(published.event.isInvalidating || isOverrun ? .atOnce : .soon)
+    func handleEvents(for event: UserEvent) {
+        deliver(event.isInvalidating || isOverrun ? .atOnce : .soon)
     }
 
     /// Removes the oldest event.
     func next() -> Next {
         state.withLockedValue { state in
-            guard let published = state.events.popFirst() else { return state.isOverrun ? .close : .nothing }
+            guard let event = state.events.popFirst() else { return state.isOverrun ? .close : .nothing }
             state.isAwaited = !state.events.isEmpty
-            return .write(published, isLast: !state.isAwaited)
+            return .write(event, isLast: !state.isAwaited)
         }
     }
 

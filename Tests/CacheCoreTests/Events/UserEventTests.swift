@@ -11,13 +11,10 @@ import Testing
     private final class Listener: EventSubscriber {
         let loop: any SubscriberLoop
         private let events = NIOLockedValueBox<[String]>([])
-        let last = NIOLockedValueBox<PublishedEvent?>(nil)
 
         init(on loop: any SubscriberLoop = Loop()) { self.loop = loop }
 
-        func enqueue(_ published: PublishedEvent) -> Bool {
-            last.withLockedValue { $0 = published }
-            let event = published.event
+        func enqueue(_ event: UserEvent) -> Bool {
             let epoch = event.epoch & 0xFFFF_FFFF
             let words =
                 switch event.kind {
@@ -32,8 +29,8 @@ import Testing
         }
 
         /// Events for which the loop has called this.
-        let handled = NIOLockedValueBox<[PublishedEvent]>([])
-        func handleEvents(for published: PublishedEvent) { handled.withLockedValue { $0.append(published) } }
+        let handled = NIOLockedValueBox<[UserEvent]>([])
+        func handleEvents(for event: UserEvent) { handled.withLockedValue { $0.append(event) } }
 
         /// Events since the previous call.
         var newEvents: [String] {
@@ -47,51 +44,29 @@ import Testing
     /// Records tasks without running them.
     private final class Loop: SubscriberLoop {
         let tasks = NIOLockedValueBox<[@Sendable () -> Void]>([])
-        /// Called by ``execute(_:)``.
-        nonisolated(unsafe) var whenWoken: () -> Void = {}
 
-        func execute(_ task: @escaping @Sendable () -> Void) {
-            whenWoken()
-            tasks.withLockedValue { $0.append(task) }
-        }
+        func execute(_ task: @escaping @Sendable () -> Void) { tasks.withLockedValue { $0.append(task) } }
     }
 
-    @Test func `subscribers share an event`() async throws {
-        let daemon = Daemon()
-        let listeners = [listener(daemon), listener(daemon)]
-        try await daemon.logIn(.alice)
-        let events = listeners.compactMap { $0.last.withLockedValue { $0 } }
-        #expect(events.count == 2 && events[0] === events[1])
-    }
-
-    @Test func `a loop is woken once all subscribers have the event, by one task for many of them`() {
-        let (hub, loops) = (EventHub(), [Loop(), Loop()])
-        let listeners = (0..<80).map { Listener(on: loops[$0 % 2]) }
+    @Test func `an event is handled on the subscriber's loop, before the work that follows it`() {
+        let (hub, loop, hasFollowed) = (EventHub(), Loop(), NIOLockedValueBox(0))
+        let event = UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .logout, epoch: 1)
+        let publish = { hub.publish(event) { hasFollowed.withLockedValue { $0 += 1 } } }
+        publish()
+        #expect(hasFollowed.withLockedValue { $0 } == 1)
+        let listeners = [Listener(on: loop), Listener()]
         for listener in listeners { #expect(hub.add(listener, to: .all, of: 1000)) }
-        for loop in loops {
-            loop.whenWoken = { #expect(listeners.allSatisfy { $0.last.withLockedValue { $0 } != nil }) }
+        publish()
+        for listener in listeners { #expect(listener.newEvents == ["alice: logout 1"]) }
+        var tasks = loop.tasks.withLockedValue { $0 }[...]
+        tasks.popFirst()?()
+        #expect(listeners[0].handled.withLockedValue { $0 } == [event])
+        #expect(hasFollowed.withLockedValue { $0 } == 1)
+        for task in tasks { task() }
+        for listener in listeners where listener.loop !== loop {
+            for task in (listener.loop as? Loop)?.tasks.withLockedValue({ $0 }) ?? [] { task() }
         }
-        hub.publish(UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .logout, epoch: 1))
-        for loop in loops {
-            let tasks = loop.tasks.withLockedValue { $0 }
-            #expect(tasks.count == 2)
-            for task in tasks { task() }
-        }
-        for listener in listeners { #expect(listener.handled.withLockedValue { $0.count } == 1) }
-    }
-
-    @Test func `an event is encoded once in each version`() {
-        let published = PublishedEvent(
-            UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .logout, epoch: 1))
-        var encoded: [Int] = []
-        for version in [2, 3, 2, 3] {
-            let bytes = published.encoding(in: version) { event in
-                encoded.append(version)
-                return ByteBuffer(string: "\(event.epoch) in \(version)")
-            }
-            #expect(String(buffer: bytes) == "1 in \(version)")
-        }
-        #expect(encoded == [2, 3])
+        #expect(hasFollowed.withLockedValue { $0 } == 2)
     }
 
     private func listener(

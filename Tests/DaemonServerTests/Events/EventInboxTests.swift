@@ -4,21 +4,21 @@ import Testing
 
 @testable import DaemonServer
 
-/// The queue of events between any thread and a connection's loop.
+/// The queue of events between any thread and the subscribers of a loop.
 @Suite struct EventInboxTests {
     private static let alice = Owner(uid: 1000, user: OpaqueID("alice"))
 
-    private static func event(_ kind: UserEvent.Kind, _ epoch: UInt64 = 1) -> PublishedEvent {
-        PublishedEvent(UserEvent(owner: alice, kind: kind, epoch: epoch))
+    private static func event(_ kind: UserEvent.Kind, _ epoch: UInt64 = 1) -> UserEvent {
+        UserEvent(owner: alice, kind: kind, epoch: epoch)
     }
 
     private final class Loop: SubscriberLoop {
         func execute(_ task: @escaping @Sendable () -> Void) {}
     }
 
-    private static func next(_ inbox: EventInbox) throws -> (published: PublishedEvent, isLast: Bool) {
-        guard case .write(let published, let isLast) = inbox.next() else { throw NoEvent() }
-        return (published, isLast)
+    private static func next(_ inbox: EventInbox) throws -> (event: UserEvent, isLast: Bool) {
+        guard case .write(let event, let isLast) = inbox.next() else { throw NoEvent() }
+        return (event, isLast)
     }
 
     private struct NoEvent: Error {}
@@ -26,17 +26,17 @@ import Testing
     private static func isEmpty(_ inbox: EventInbox) -> Bool { if case .nothing = inbox.next() { true } else { false } }
     private static func mustClose(_ inbox: EventInbox) -> Bool { if case .close = inbox.next() { true } else { false } }
 
-    @Test func `the first event and each invalidation wake the connection`() throws {
+    @Test func `the first event and each invalidation wake the loop`() throws {
         let inbox = EventInbox(on: Loop()) { _ in }
         let update = Self.event(.update(OpaqueID("bob")))
         #expect((0..<3).map { _ in inbox.enqueue(update) } == [true, false, false])
         #expect(inbox.enqueue(Self.event(.logout)))
         for _ in 0..<3 {
             let next = try Self.next(inbox)
-            #expect(next.published === update && !next.isLast)
+            #expect(next.event == update && !next.isLast)
         }
         let last = try Self.next(inbox)
-        #expect(last.published.event.kind == .logout && last.isLast)
+        #expect(last.event.kind == .logout && last.isLast)
         #expect(Self.isEmpty(inbox))
         #expect(inbox.enqueue(update))
     }

@@ -1,5 +1,6 @@
 import CacheCore
 import CacheFakes
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 import ThumbcacheProtocol
@@ -151,6 +152,85 @@ import ThumbcacheProtocol
             #expect(try await other.call("LOGIN", "carol") == .ok)
             _ = try await other.call("LOGOUT", "carol")
             try await client.closed()
+        }
+    }
+
+    @Test func `events that an account has no time for follow in order`() async throws {
+        try await TestDaemon.run { daemon in
+            // Many more writes than an account's quantum has time for.
+            let (subscribers, events) = (20, EventInbox.maximumEvents)
+            var clients: [TestClient] = []
+            for number in 0..<subscribers {
+                let client = try await daemon.connect()
+                _ = try await client.call("SUBSCRIBE", number.isMultiple(of: 2) ? "alice" : "*")
+                clients.append(client)
+            }
+            let gate = Gate()
+            daemon.onEventLoop { gate.pass() }
+            await gate.reached()
+            for number in 1...events { daemon.publish(.login, UInt64(number)) }
+            gate.open()
+            let expected = (1...events).map { message("alice", "login \($0)") }
+            for client in clients { #expect(try await client.replies(events) == expected) }
+            // The next event is delivered as well.
+            daemon.publish(.login, 1_000)
+            for client in clients { #expect(try await client.reply() == message("alice", "login 1000")) }
+        }
+    }
+
+    @Test func `I3: an invalidation is sent at once, after all events before it`() async throws {
+        try await TestDaemon.run { daemon in
+            let peers = try (0..<20).map { _ in try BlockingPeer(daemon.path) }
+            defer { for peer in peers { peer.end() } }
+            for peer in peers { #expect(peer.exchange(["SUBSCRIBE", "*"]).contains("subscribe")) }
+            let gate = Gate()
+            daemon.onEventLoop { gate.pass() }
+            await gate.reached()
+            for number in 1...200 { daemon.publish(.login, UInt64(number)) }
+            daemon.publish(.logout, 201)
+            // As a receipt, this runs after the tasks before.
+            let haveAll = NIOLockedValueBox<[Bool]>([])
+            daemon.onEventLoop {
+                let found = peers.map { $0.receive().hasSuffix("\r\nlogout 201\r\n") }
+                haveAll.withLockedValue { $0 = found }
+            }
+            gate.open()
+            try await eventually { haveAll.withLockedValue { $0.count == peers.count } }
+            #expect(haveAll.withLockedValue { $0 }.allSatisfy { $0 })
+        }
+    }
+
+    @Test func `I8: an event that does not fit into the queue disconnects the subscribers of its uid`() async throws {
+        try await TestDaemon.run { daemon in
+            let other = try await daemon.connect(as: Peer(uid: 1001, pid: 1, isAdmin: false))
+            _ = try await other.call("SUBSCRIBE", "*")
+            let clients = [try await daemon.connect(), try await daemon.connect()]
+            for (client, user) in zip(clients, ["*", "carol"]) { _ = try await client.call("SUBSCRIBE", user) }
+            let gate = Gate()
+            daemon.onEventLoop { gate.pass() }
+            await gate.reached()
+            for number in 0...UInt64(EventInbox.maximumEvents) { daemon.publish(.login, number) }
+            gate.open()
+            for client in clients { try await client.closed() }
+            #expect(daemon.followedChannels == 0)
+            #expect(try await other.call("PING") == .array([bulk("pong"), bulk("")]))
+            // A new subscriber gets events again.
+            let client = try await daemon.connect()
+            _ = try await client.call("SUBSCRIBE", "alice")
+            daemon.publish(.logout, 7)
+            #expect(try await client.reply() == message("alice", "logout 7"))
+        }
+    }
+
+    @Test func `an event is not delivered after its subscription has ended`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connect(), other = try await daemon.connect()
+            _ = try await client.call("SUBSCRIBE", "alice")
+            _ = try await other.call("SUBSCRIBE", "alice")
+            _ = try await client.call("UNSUBSCRIBE")
+            daemon.publish(.logout)
+            #expect(try await other.reply() == message("alice", "logout 1"))
+            #expect(try await client.call("ECHO", "nothing before") == bulk("nothing before"))
         }
     }
 

@@ -1,4 +1,3 @@
-import CacheCore
 import CacheFakes
 import Glibc
 import Logging
@@ -9,6 +8,7 @@ import SocketLoops
 import Testing
 import ThumbcacheProtocol
 
+@testable import CacheCore
 @testable import DaemonServer
 
 /// The real server on a real socket, with fakes for disk, network and clock.
@@ -164,6 +164,12 @@ final class TestDaemon: Sendable {
     /// Whether a user of ``defaultPeer`` has an open cache.
     func isOpen(_ user: String) -> Bool {
         sessions.openCache(Owner(uid: Self.defaultPeer.uid, user: OpaqueID(user))) != nil
+    }
+
+    /// Publishes an event of a user of ``defaultPeer``, on the caller's thread.
+    func publish(_ kind: UserEvent.Kind, of user: String = "alice", _ epoch: UInt64 = 1) {
+        events.publish(
+            UserEvent(owner: Owner(uid: Self.defaultPeer.uid, user: OpaqueID(user)), kind: kind, epoch: epoch))
     }
 
     /// The number of subscribed channels of ``defaultPeer``.
