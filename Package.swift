@@ -70,6 +70,8 @@ let package = Package(
         .library(
             name: "ProgramSupport",
             targets: ["ProgramSupport", "LinuxSupport", "JSONReader", "CLinux", "ThumbcacheProtocol"]),
+        // libcurl, for thumbcached-oidc in `fleet`.
+        .library(name: "CCurl", targets: ["CCurl"]),
         // For tests only: loaded into daemons to simulate peers of other accounts.
         .library(name: "ForeignPeers", type: .dynamic, targets: ["CForeignPeers"]),
         // For tests only: loaded into a fetcher to simulate an attacker.

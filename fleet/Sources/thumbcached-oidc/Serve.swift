@@ -1,4 +1,4 @@
-import AsyncHTTPClient
+import CCurl
 import Fleet
 import Glibc
 import LinuxSupport
@@ -40,20 +40,11 @@ struct Serve: Sendable {
 
     private func service(_ group: any EventLoopGroup) async throws -> LogoutService? {
         guard configuration.hasProvider, let user = configuration.user else { return nil }
-        var http = HTTPClient.Configuration()
-        // Keys come only from the configured URL.
-        http.redirectConfiguration = .disallow
-        http.httpVersion = .http1Only
-        http.timeout = .init(connect: .milliseconds(configuration.keyTimeout))
-        http.maximumUsesPerConnection = 1
-        var tls = TLSConfiguration.makeClientConfiguration()
-        tls.minimumTLSVersion = .tlsv12
-        if !configuration.authorities.isEmpty { tls.trustRoots = .file(configuration.authorities) }
-        http.tlsConfiguration = tls
-        let client = HTTPClient(eventLoopGroupProvider: .shared(group), configuration: http)
+        let code = ccurl_global_init()
+        guard code == CURLE_OK else { throw KeyFailure("libcurl: \(String(cString: curl_easy_strerror(code)))") }
         let keys = KeyStore(
             HTTPSKeyDownload(
-                client: client, url: configuration.jwks, limit: .milliseconds(configuration.keyTimeout)),
+                url: configuration.jwks, authorities: configuration.authorities, limit: configuration.keyTimeout),
             algorithms: configuration.rules.algorithms, times: configuration.keyTimes, log: log,
             now: Self.milliseconds)
         // Download at start, so that errors appear in the log before the first logout.

@@ -95,6 +95,26 @@ extension EndToEnd {
             }
         }
 
+        @Test(arguments: [
+            ("localhost", true, nil), ("127.0.0.1", true, "no alternative certificate subject name"),
+            ("localhost", false, "SSL certificate problem"),
+        ])
+        func `F84: the certificate of the JWKS endpoint is verified with oidc.authorities, else the system's`(
+            _ host: String, _ hasAuthority: Bool, _ reason: String?
+        ) throws {
+            try withMachine { machine in
+                let files = try makeCertificates(machine)
+                let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {
+                    let port = try $0.provider.serveTLS(certificate: files.certificate, key: files.key)
+                    $0.settings["oidc", "jwks"] = .string("https://\(host):\(port)/keys")
+                    if hasAuthority { $0.settings["oidc", "authorities"] = .string(files.authority) }
+                }
+                let answer = try receiver.provider.logOut("alice", at: receiver.url)
+                #expect(answer.hasPrefix(reason == nil ? "200 " : "400 "), "\(answer) \(receiver.log)")
+                if let reason { #expect(receiver.log.contains(reason), "\(receiver.log)") }
+            }
+        }
+
         @Test func `F84: invalid and incomplete requests are rejected and do not block others`() throws {
             try withMachine { machine in
                 let receiver = try LogoutReceiver(machine, try RedisServer(machine)) {

@@ -6,6 +6,7 @@ Writes its port to DIRECTORY/port once it serves. Signs tokens with joserfc.
 
     GET /keys            the key set, in the way that DIRECTORY/keys names: `usual`, `large`, `slow`, `moved`, `broken`
                          or `nested`
+    GET /tls?certificate=FILE&key=FILE   serves the same with TLS on another port, and returns the port
     GET /rotate          replaces the signing key
     GET /token?sub=…     returns a logout token
     GET /logout?to=URL&ca=FILE&sub=…   sends a logout token to URL and returns the response
@@ -38,7 +39,9 @@ class Provider(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
-        answer = {"/keys": self.keys, "/token": self.token, "/logout": self.logout, "/rotate": self.rotate}[parts.path]
+        answer = {
+            "/keys": self.keys, "/token": self.token, "/logout": self.logout, "/rotate": self.rotate, "/tls": self.tls,
+        }[parts.path]
         answer(**query)
 
     def keys(self):
@@ -78,6 +81,14 @@ class Provider(http.server.BaseHTTPRequestHandler):
         Provider.key = RSAKey.generate_key(2048, {"kid": "second", "use": "sig", "alg": "RS256"})
         self.answer(200, "")
 
+    def tls(self, certificate, key):
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+        server = listening()
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.answer(200, str(server.server_port))
+
     def logout(self, to, ca=None, **query):
         body = urllib.parse.urlencode({"logout_token": self.signed(**query)}).encode()
         # The receiver runs on this machine; a proxy from the environment must not be used.
@@ -102,10 +113,15 @@ class Provider(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def listening():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    server.daemon_threads = True
+    return server
+
+
 if not (HOME / "keys").exists():
     (HOME / "keys").write_text("usual")
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-server.daemon_threads = True
+server = listening()
 (HOME / "port.new").write_text(str(server.server_port))
 (HOME / "port.new").rename(HOME / "port")
 server.serve_forever()

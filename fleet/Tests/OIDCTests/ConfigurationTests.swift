@@ -125,6 +125,7 @@ import Testing
         ),
         ("[oidc]\njwks = \"http://127.0.0.1.evil.example/\"", ["oidc.jwks: begins with http://"]),
         ("[oidc]\njwks = \"http://127.0.0.1@evil.example/\"", ["oidc.jwks: begins with http://"]),
+        ("[oidc]\njwks = 'http://127.0.0.1\\@evil.example/'", ["oidc.jwks: begins with http://"]),
         ("[oidc]\nmax-age = \"1500ms\"", ["oidc.max-age: \"1500ms\" is not a whole number of seconds"]),
         (
             "[http]\nlisten = \"localhost:1\"",

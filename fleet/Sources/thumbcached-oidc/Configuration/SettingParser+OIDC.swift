@@ -33,7 +33,8 @@ extension SettingParser<String> {
         webURL.checked { url in
             let plain = "http://"
             guard url.lowercased().hasPrefix(plain) else { return nil }
-            let authority = url.dropFirst(plain.count).prefix { !"/?#\\".contains($0) }
+            // libcurl does not end the authority at a backslash: http://127.0.0.1\@example.org/ is at example.org.
+            let authority = url.dropFirst(plain.count).prefix { !"/?#".contains($0) }
             let host = authority.prefix { $0 != ":" }
             let isHere = host == "localhost" || host.hasPrefix("127.") && ClientAddress.normal(String(host)) != nil
             return isHere && !authority.contains("@")

@@ -21,6 +21,13 @@ final class Provider {
         self.port = port
     }
 
+    /// Serves the same with TLS on another port. Returns the port.
+    func serveTLS(certificate: String, key: String) throws -> UInt16 {
+        let answer = try getHTTP(port, "/tls?certificate=\(certificate)&key=\(key)").body
+        guard let port = UInt16(answer) else { throw Failure("the provider does not serve TLS: \(answer)") }
+        return port
+    }
+
     /// Sets the behavior of the JWKS endpoint.
     func setKeys(_ how: String) throws { try write(how, to: "\(directory)/keys") }
 
@@ -69,8 +76,12 @@ final class LogoutReceiver {
     private func start() throws {
         let configuration = machine.path("oidc.toml")
         try write(settings.toml, to: configuration)
+        // No proxy from the environment may be used. None listens on port 1.
+        let proxy = ["all_proxy": "http://127.0.0.1:1", "no_proxy": ""]
         process = try machine.start(
-            [Self.program, "--config", configuration], errors: .file(machine.path("oidc.log")))
+            [Self.program, "--config", configuration],
+            environment: ProcessInfo.processInfo.environment.merging(proxy) { $1 },
+            errors: .file(machine.path("oidc.log")))
         try eventually("thumbcached-oidc serves; log:\n\(log)") { log.contains("message=serving") }
     }
 
