@@ -31,7 +31,7 @@ public struct DaemonServer: Sendable {
         return DaemonServer(context: context, listener: listener)
     }
 
-    /// What the connections of a loop share.
+    /// State shared by the connections of an event loop.
     private struct LoopState {
         let scheduler: LoopScheduler
         let subscribers: LoopSubscribers

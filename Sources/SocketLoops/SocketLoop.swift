@@ -33,7 +33,7 @@ public final class SocketLoop: EventLoop {
     private let state = NIOLockedValueBox(State())
     /// Held by a thread that runs a task in place of the ended loop.
     private let late = NIOLockedValueBox(())
-    /// This thread.
+    /// The thread that holds ``late``; nil if none does.
     private let lateThread = NIOLockedValueBox<pthread_t?>(nil)
     // Accessed on the loop's thread only, except for wakeups.
     nonisolated(unsafe) let poller: Poller

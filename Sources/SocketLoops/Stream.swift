@@ -89,7 +89,7 @@ public final class Stream: PollHandler {
     /// Writes and flushes. Does not queue the bytes if nothing is pending and the kernel accepts all of them.
     public func send(_ bytes: ByteBuffer) {
         var rest = bytes
-        if isOpen && unsent == 0 && !isBlocked {
+        if isOpen && unsent == 0 && bytes.readableBytes > 0 {
             let count = sendNow(bytes)
             if count > 0 {
                 sent += count
@@ -107,7 +107,7 @@ public final class Stream: PollHandler {
     public func flush(yieldsToOthers: Bool = true) {
         if !yieldsToOthers { isBlocked = false }
         while unsent > 0 && !isBlocked {
-            let count = send()
+            let count = sendPending()
             if count >= 0 {
                 removeSent(count)
                 // A peer that reads as fast as this sends must not starve others.
@@ -138,7 +138,7 @@ public final class Stream: PollHandler {
         watch()
     }
 
-    private func send() -> Int {
+    private func sendPending() -> Int {
         if pending.count == 1 { return sendNow(pending[0]) }
         let count = min(pending.count, buffers.spans.count)
         for index in 0..<count {

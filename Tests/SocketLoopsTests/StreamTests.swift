@@ -44,6 +44,22 @@ import Testing
         }
     }
 
+    @Test func `F17: what a full socket does not take is sent later`() async throws {
+        try await Pair.with { pair in
+            let piece = [UInt8](0..<100)
+            let count = try await pair.onLoop { stream in
+                var count = 0
+                while stream.unsent == 0 {
+                    stream.send(ByteBuffer(bytes: piece))
+                    count += 1
+                }
+                return count
+            }
+            let received = await Task.detached { pair.receive(count * piece.count) }.value
+            #expect(received == (0..<count).flatMap { _ in piece })
+        }
+    }
+
     @Test(arguments: [1, 63, 64, 65, 1_000])
     func `many replies are sent in order`(_ count: Int) async throws {
         try await Pair.with { pair in

@@ -42,10 +42,9 @@ public final class EventHub: Sendable {
     public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
     /// Queues the event for each subscriber of the user, and wakes their loops.
-    /// - Parameter next: called at once without subscribers, and otherwise when one of them has handled the event: work
-    ///   that another thread would start at the same time delays the event by milliseconds, if no processor is idle when
-    ///   a client is woken.
-    func publish(_ event: UserEvent, then next: @escaping @Sendable () -> Void = {}) {
+    /// - Parameter next: runs after one subscriber's loop has handled the event, or at once without subscribers. Work that
+    ///   starts on another thread earlier delays delivery by milliseconds if a client then finds no idle processor.
+    func publish(_ event: UserEvent, then next: (@Sendable () -> Void)? = nil) {
         let subscribers = state.withLockedValue { state -> [any EventSubscriber] in
             guard let channels = state.uids[event.owner.uid] else { return [] }
             let named = channels[.user(event.owner.user)] ?? [:]
@@ -55,6 +54,7 @@ public final class EventHub: Sendable {
         for subscriber in subscribers where subscriber.enqueue(event) {
             subscriber.loop.execute { subscriber.handleEvents(for: event) }
         }
+        guard let next else { return }
         if let loop = subscribers.first?.loop { loop.execute(next) } else { next() }
     }
 }

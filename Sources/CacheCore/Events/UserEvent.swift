@@ -29,7 +29,7 @@ public struct UserEvent: Sendable, Equatable {
     }
 }
 
-/// A receiver of events, which handles them on its loop: in the daemon, all subscribers of a uid on one loop.
+/// A receiver of events: in the daemon, the inbox shared by all subscribers of a uid on one event loop.
 public protocol EventSubscriber: AnyObject, Sendable {
     var loop: any SubscriberLoop { get }
 

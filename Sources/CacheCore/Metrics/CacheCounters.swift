@@ -43,7 +43,7 @@ public enum CacheEvent: Int, CountedEvent {
         case .subscribersDropped:
             .init(
                 .cache, "subscribers_dropped_total", unit: "connections",
-                "Subscribers disconnected because they did not read their events.")
+                "Subscribers disconnected because events could not be sent.")
         case .logins: .init(.sessions, "logins_total", unit: "commands", "LOGIN commands that succeeded.")
         case .logouts: .init(.sessions, "logouts_total", unit: "users", "Users logged out.")
         case .purges: .init(.purge, "purges_total", unit: "users", "Users purged, once for each PURGE.")

@@ -184,7 +184,9 @@ public final class InvalidationService: Sendable {
             }
             return (closed, outcome.mapError { CacheFailure($0) })
         }
-        defer { if let wipe = closed?.wipe { services.imagePool.submit(for: owner.uid, wipe) } }
+        let wipeLater: @Sendable () -> Void = { [services] in
+            if let wipe = closed?.wipe { services.imagePool.submit(for: owner.uid, wipe) }
+        }
         do throws(CacheFailure) {
             let next = try outcome.get()
             let (ended, retry) = entry.change { $0.ended(invalidation) }
@@ -192,6 +194,7 @@ public final class InvalidationService: Sendable {
             let epoch = sessions.epochs.next(of: owner.uid)
             logInfo(invalidation, owner, usage)
             publish(invalidation == .purge ? .purge(nil) : .logout, of: entry, epoch) { [services] in
+                wipeLater()
                 // The old generation's directory moves to the trash without delaying the receipt.
                 if let ended { services.imagePool.submit(for: owner.uid) { ended.generationStore.discard() } }
             }
@@ -202,6 +205,7 @@ public final class InvalidationService: Sendable {
             }
             return (closed?.cancelled ?? 0, epoch)
         } catch {
+            wipeLater()
             let reason = "\(error)"
             let isFirst = entry.change { $0.failed(invalidation, reason: reason) }
             services.counters.count(.failedInvalidations)
@@ -215,7 +219,7 @@ public final class InvalidationService: Sendable {
 
     /// Called after the commit and before the receipt, with the entry's lock.
     private func publish(
-        _ kind: UserEvent.Kind, of entry: UserEntry, _ epoch: UInt64, then next: @escaping @Sendable () -> Void = {}
+        _ kind: UserEvent.Kind, of entry: UserEntry, _ epoch: UInt64, then next: (@Sendable () -> Void)? = nil
     ) {
         services.events.publish(UserEvent(owner: entry.owner, kind: kind, epoch: epoch), then: next)
     }

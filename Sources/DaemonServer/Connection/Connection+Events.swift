@@ -12,7 +12,7 @@ struct Subscriptions {
     /// Approximate memory in bytes.
     private(set) var cost = 0
 
-    static func cost(of channel: EventHub.Channel) -> Int { 400 + 2 * channel.name.readableBytes }
+    static func cost(of channel: EventHub.Channel) -> Int { 600 + 2 * channel.name.readableBytes }
 
     mutating func insert(_ channel: EventHub.Channel) -> Bool {
         guard channels.insert(channel).inserted else { return false }
@@ -68,6 +68,7 @@ extension Connection {
     func unsubscribe(_ targets: [UserTarget]) {
         let channels = targets.isEmpty ? Array(subscriptions?.channels ?? []) : targets.map(\.channel)
         afterReplies { [self] in
+            deliverDelayedEvents()
             var confirmations = ByteBuffer()
             for channel in channels {
                 leave(channel)
@@ -91,54 +92,34 @@ extension Connection {
         subscribers.remove(self, from: all.channels)
     }
 
-    /// Writes an event, and sends it if it is the last one or an invalidation.
-    /// - Parameter isLast: whether no event follows yet.
-    /// - Returns: whether ``sendEvents(isInvalidation:)`` has to be called.
-    func receive(_ message: ByteBuffer, isInvalidation: Bool, isLast: Bool) -> Bool {
-        // The subscription may have ended while the event waited.
-        guard subscriptions != nil else { return false }
-        if isInsideArray {
-            delay(message, isInvalidation: isInvalidation)
-            return false
-        }
-        guard hasRoomForEvent else {
-            dropSubscriber()
-            return false
-        }
-        context.services.counters.count(.eventsSent)
+    /// Sends events.
+    /// - Parameter isInvalidation: whether one of them is a logout or purge, whose receipt follows. The connection is then
+    ///   closed if the socket does not take all output.
+    func receive(_ messages: [ByteBuffer], isInvalidation: Bool) {
+        guard subscriptions != nil else { return }
+        if isInsideArray { return delay(messages, isInvalidation: isInvalidation) }
         let before = unread
-        // Sends a single event, the most frequent case, without a copy.
-        if isLast && gathered.readableBytes == 0 && !stream.isBlocked {
-            stream.send(message)
-            // Without output before and after the event, the memory is unchanged.
-            if before == 0 && unread == 0 { return false }
+        if messages.count == 1 && gathered.readableBytes == 0 && !stream.isBlocked && hasRoom {
+            // The most frequent case, without a copy.
+            stream.send(messages[0])
         } else {
+            guard write(messages) else { return }
+        }
+        context.services.counters.count(.eventsSent, messages.count)
+        // Without output before and after the events, the memory is unchanged.
+        if before > 0 || unread > 0 { sendEvents(isInvalidation: isInvalidation) }
+    }
+
+    /// Returns false after closing the connection for lack of room.
+    private func write(_ messages: [ByteBuffer]) -> Bool {
+        for message in messages {
+            guard hasRoomForEvent else {
+                dropSubscriber()
+                return false
+            }
             gathered.writeImmutableBuffer(message)
         }
-        if isInvalidation {
-            sendEvents(isInvalidation: true)
-            return false
-        }
-        defer { hasUnsentEvents = true }
-        return !hasUnsentEvents
-    }
-
-    /// A push must not interrupt a reply.
-    private func delay(_ message: ByteBuffer, isInvalidation: Bool) {
-        guard !isInvalidation, let count = subscriptions?.delayed.count, count < EventInbox.maximumEvents else {
-            return dropSubscriber()
-        }
-        subscriptions?.delayed.append(message)
-    }
-
-    /// Writes the events that an unfinished array has delayed.
-    func deliverDelayedEvents() {
-        guard isInsideArray, batch == nil, replies.isEmpty else { return }
-        isInsideArray = false
-        let delayed = subscriptions?.delayed ?? []
-        subscriptions?.delayed = []
-        for message in delayed { _ = receive(message, isInvalidation: false, isLast: false) }
-        if !delayed.isEmpty { sendEvents() }
+        return true
     }
 
     private var hasRoomForEvent: Bool {
@@ -147,8 +128,7 @@ extension Connection {
         return !isClosed && hasRoom
     }
 
-    func sendEvents(isInvalidation: Bool = false) {
-        hasUnsentEvents = false
+    private func sendEvents(isInvalidation: Bool) {
         flush()
         if unread > 0 && isInvalidation {
             // Retries even if the socket was full: the peer may have read since.
@@ -161,11 +141,27 @@ extension Connection {
         watch()
     }
 
-    func dropSubscriber() {
+    /// A push must not interrupt a reply.
+    private func delay(_ messages: [ByteBuffer], isInvalidation: Bool) {
+        let count = messages.count + (subscriptions?.delayed.count ?? 0)
+        guard !isInvalidation, count <= EventInbox.maximumEvents else { return dropSubscriber() }
+        subscriptions?.delayed += messages
+    }
+
+    /// Sends the events that an unfinished array has delayed.
+    func deliverDelayedEvents() {
+        guard isInsideArray, batch == nil, replies.isEmpty else { return }
+        isInsideArray = false
+        guard let delayed = subscriptions?.delayed, !delayed.isEmpty else { return }
+        subscriptions?.delayed = []
+        receive(delayed, isInvalidation: false)
+    }
+
+    func dropSubscriber(_ reason: Logger.Message = "disconnected a subscriber that does not read its events") {
         guard !isClosed else { return }
         context.services.counters.count(.subscribersDropped)
         context.sessions.accountLog.write(
-            "disconnected a subscriber that does not read its events", uid: peer.uid,
+            reason, uid: peer.uid,
             ["pid": "\(peer.pid)", "unread": "\(unread)"], at: context.services.time.now)
         stream.close()
     }

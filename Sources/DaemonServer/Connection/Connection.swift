@@ -68,8 +68,6 @@ final class Connection: StreamHandler {
     var subscriptions: Subscriptions?
     /// Whether the array of a subscriber's MGET is incomplete.
     var isInsideArray = false
-    /// Whether written events are not sent yet.
-    var hasUnsentEvents = false
 
     var phase = Phase.serving
     var reader: RequestReader

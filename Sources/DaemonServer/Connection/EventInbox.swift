@@ -1,11 +1,10 @@
 import CacheCore
-import DequeModule
 import NIOConcurrencyHelpers
 import SocketLoops
 
 /// A bounded queue of events for the subscribers of a uid on one loop: filled on any thread, emptied on the loop.
 ///
-/// If an event does not fit, the subscribers are disconnected: none misses an event without notice.
+/// If an event does not fit, the subscribers are disconnected: no subscriber misses an event without notice.
 final class EventInbox: EventSubscriber {
     /// When the events have to be written.
     enum Urgency: Sendable {
@@ -15,20 +14,18 @@ final class EventInbox: EventSubscriber {
         case atOnce
     }
 
-    private struct State {
-        var events: Deque<UserEvent> = []
-        /// Whether the subscribers are going to get the events.
-        var isAwaited = false
-        var isOverrun = false
+    struct QueuedEvent: Sendable, Equatable {
+        let event: UserEvent
+        /// Counts the events of this inbox, from 1 on.
+        let number: UInt64
     }
 
-    /// The next step.
-    enum Next {
-        /// - Parameter isLast: whether the queue is empty now. The next event then causes another call of `deliver`.
-        case write(UserEvent, isLast: Bool)
-        case nothing
-        /// An event did not fit. No event follows.
-        case close
+    private struct State {
+        var events: [QueuedEvent] = []
+        var lastNumber: UInt64 = 0
+        /// Whether a call of `deliver` is pending.
+        var isAwaited = false
+        var isOverrun = false
     }
 
     private let state = NIOLockedValueBox(State())
@@ -52,7 +49,8 @@ final class EventInbox: EventSubscriber {
                 state.events = []
                 return true
             }
-            state.events.append(event)
+            state.lastNumber += 1
+            state.events.append(QueuedEvent(event: event, number: state.lastNumber))
             defer { state.isAwaited = true }
             return event.isInvalidating || !state.isAwaited
         }
@@ -62,17 +60,24 @@ final class EventInbox: EventSubscriber {
         deliver(event.isInvalidating || isOverrun ? .atOnce : .soon)
     }
 
-    /// Removes the oldest event.
-    func next() -> Next {
+    /// Removes and returns all events. The next event then causes another call of `deliver`.
+    /// - Returns: nil if an event did not fit; none follows.
+    func removeAll() -> [QueuedEvent]? {
         state.withLockedValue { state in
-            guard let event = state.events.popFirst() else { return state.isOverrun ? .close : .nothing }
-            state.isAwaited = !state.events.isEmpty
-            return .write(event, isLast: !state.isAwaited)
+            guard !state.isOverrun else { return nil }
+            defer { (state.events, state.isAwaited) = ([], false) }
+            return state.events
         }
     }
 
+    /// Whether no event is queued and all of them did fit.
+    var isEmpty: Bool { state.withLockedValue { $0.events.isEmpty && !$0.isOverrun } }
+
     /// Whether an event did not fit.
     var isOverrun: Bool { state.withLockedValue { $0.isOverrun } }
+
+    /// The number of the last event; 0 if there was none.
+    var lastNumber: UInt64 { state.withLockedValue { $0.lastNumber } }
 }
 
 extension SocketLoop: SubscriberLoop {}

@@ -1,4 +1,5 @@
 import CacheCore
+import Logging
 import NIOCore
 import SocketLoops
 import ThumbcacheProtocol
@@ -6,44 +7,72 @@ import ThumbcacheProtocol
 /// The subscribers on one event loop, by uid. Confined to the loop.
 ///
 /// An event is queued once for all subscribers of its uid, since queueing it for each of them would take longer than
-/// sending it. Events are written in order, each to all subscribers before the next.
+/// sending it. All queued events are delivered together, to one subscriber after another.
 final class LoopSubscribers {
+    private struct Subscriber {
+        let connection: Connection
+        /// The number of the last event before the subscription.
+        let since: UInt64
+    }
+
     /// The subscribers of one uid.
     private final class Group {
         let uid: UInt32
         let inbox: EventInbox
         let account: LoopAccount
-        var followers: [EventHub.Channel: [ObjectIdentifier: Connection]] = [:]
-        /// The event that is being written.
-        var delivery: Delivery?
-        /// Whether the rest of the events waits for the account's next turn.
+        var channels: [EventHub.Channel: [ObjectIdentifier: Subscriber]] = [:]
+        /// The events that not all subscribers have yet.
+        var batch: Batch?
+        /// Whether delivery continues in the account's next turn.
         var isEnqueued = false
 
         init(of uid: UInt32, _ inbox: EventInbox, _ account: LoopAccount) {
             (self.uid, self.inbox, self.account) = (uid, inbox, account)
         }
 
-        func subscribers(of user: OpaqueID) -> [Connection] {
-            let named = followers[.user(user)] ?? [:]
-            return Array(named.values) + (followers[.all] ?? [:]).lazy.filter { named[$0.key] == nil }.map(\.value)
+        /// The indices of the events that a connection has subscribed to.
+        func indices(of events: [EventInbox.QueuedEvent], for connection: Connection) -> [Int] {
+            let id = ObjectIdentifier(connection)
+            let sinceAll = channels[.all]?[id]?.since ?? .max
+            var (user, since): (OpaqueID?, UInt64) = (nil, .max)
+            return events.indices.filter { index in
+                // Most consecutive events are of one user.
+                if user != events[index].event.owner.user {
+                    let next = events[index].event.owner.user
+                    (user, since) = (next, min(sinceAll, channels[.user(next)]?[id]?.since ?? .max))
+                }
+                return since < events[index].number
+            }
+        }
+
+        /// The subscribers of at least one of these users.
+        func subscribers(of users: Set<OpaqueID>) -> [ObjectIdentifier: Subscriber] {
+            users.reduce(into: channels[.all] ?? [:]) { found, user in
+                let named = channels[.user(user)] ?? [:]
+                if found.isEmpty { found = named } else { found.merge(named) { $0.since < $1.since ? $0 : $1 } }
+            }
         }
     }
 
-    private struct Delivery {
-        let isInvalidation: Bool
-        /// Whether no event follows yet.
-        let isLast: Bool
-        /// The subscribers that do not have the event yet.
+    private struct Batch {
+        let events: [EventInbox.QueuedEvent]
+        /// The subscribers that do not have the events yet.
         var rest: ArraySlice<Connection>
-        // The event's encodings.
-        private let (two, three): (ByteBuffer, ByteBuffer)
+        /// Whether subscriptions are checked for each event and subscriber.
+        var needsCheck: Bool
+        // The encodings of the events.
+        private let (two, three): ([ByteBuffer], [ByteBuffer])
 
-        init(_ event: UserEvent, isLast: Bool, to subscribers: [Connection]) {
-            (isInvalidation, self.isLast, rest) = (event.isInvalidating, isLast, subscribers[...])
-            (two, three) = (event.message(.two), event.message(.three))
+        init(_ events: [EventInbox.QueuedEvent], for group: Group) {
+            self.events = events
+            (two, three) = (events.map { $0.event.message(.two) }, events.map { $0.event.message(.three) })
+            let subscribers = group.subscribers(of: Set(events.map(\.event.owner.user))).values
+            let newest = events.last?.number ?? 0
+            rest = subscribers.compactMap { $0.since < newest ? $0.connection : nil }[...]
+            needsCheck = events.count > 1
         }
 
-        func message(_ version: RESPVersion) -> ByteBuffer { version == .two ? two : three }
+        func messages(_ version: RESPVersion) -> [ByteBuffer] { version == .two ? two : three }
     }
 
     private let loop: SocketLoop
@@ -59,20 +88,23 @@ final class LoopSubscribers {
         let uid = connection.peer.uid
         let group = groups[uid] ?? Group(of: uid, makeInbox(of: uid), connection.loopAccount)
         groups[uid] = group
-        if group.followers[channel] == nil { _ = events.add(group.inbox, to: channel, of: uid) }
-        group.followers[channel, default: [:]][ObjectIdentifier(connection)] = connection
+        let subscriber = Subscriber(connection: connection, since: group.inbox.lastNumber)
+        if group.channels[channel] == nil { _ = events.add(group.inbox, to: channel, of: uid) }
+        group.channels[channel, default: [:]][ObjectIdentifier(connection)] = subscriber
     }
 
     func remove(_ connection: Connection, from channels: some Sequence<EventHub.Channel>) {
         let uid = connection.peer.uid
         guard let group = groups[uid] else { return }
+        var unused: [EventHub.Channel] = []
         for channel in channels {
-            group.followers[channel]?[ObjectIdentifier(connection)] = nil
-            guard group.followers[channel]?.isEmpty == true else { continue }
-            group.followers[channel] = nil
-            events.remove(group.inbox, from: CollectionOfOne(channel), of: uid)
+            group.channels[channel]?[ObjectIdentifier(connection)] = nil
+            guard group.channels[channel]?.isEmpty == true else { continue }
+            group.channels[channel] = nil
+            unused.append(channel)
         }
-        if group.followers.isEmpty { groups[uid] = nil }
+        if !unused.isEmpty { events.remove(group.inbox, from: unused, of: uid) }
+        if group.channels.isEmpty { groups[uid] = nil }
     }
 
     private func makeInbox(of uid: UInt32) -> EventInbox {
@@ -80,45 +112,48 @@ final class LoopSubscribers {
         return EventInbox(on: loop) { urgency in me.value.deliverEvents(of: uid, urgency) }
     }
 
-    /// Writes queued events while the account has time left; all of them for `.atOnce`.
+    /// Delivers queued events while the account has time left; all of them for `.atOnce`.
     private func deliverEvents(of uid: UInt32, _ urgency: EventInbox.Urgency) {
         guard let group = groups[uid] else { return }
         group.account.startRound()
-        var unsent: [Connection] = []
-        write(eventsOf: group, urgency, &unsent)
-        for connection in unsent { connection.sendEvents() }
-        group.account.charge()
-    }
-
-    /// - Parameter unsent: receives the connections that have to send events.
-    private func write(eventsOf group: Group, _ urgency: EventInbox.Urgency, _ unsent: inout [Connection]) {
-        // At most this many events precede a logout or purge, even if more are added meanwhile.
-        for _ in 0...EventInbox.maximumEvents {
-            guard var delivery = group.delivery.take() ?? nextDelivery(of: group) else { return }
-            while let connection = delivery.rest.first {
+        defer { group.account.charge() }
+        // The rest of the last batch, and the events queued by now. With later ones, a logout or purge would wait longer.
+        for _ in 0..<2 {
+            guard group.batch != nil || !group.inbox.isEmpty else { return }
+            guard urgency == .atOnce || group.account.mayRun else { return enqueue(group) }
+            guard var batch = group.batch.take() ?? nextBatch(of: group) else { return }
+            while let connection = batch.rest.first {
                 guard urgency == .atOnce || group.account.mayRun else {
-                    group.delivery = delivery
+                    // Subscriptions may end before the next turn.
+                    batch.needsCheck = true
+                    group.batch = batch
                     return enqueue(group)
                 }
-                delivery.rest.removeFirst()
-                group.account.startCommand()
-                let message = delivery.message(connection.version)
-                if connection.receive(message, isInvalidation: delivery.isInvalidation, isLast: delivery.isLast) {
-                    unsent.append(connection)
-                }
+                batch.rest.removeFirst()
+                deliver(batch, to: connection, of: group)
             }
         }
-        enqueue(group)
     }
 
-    private func nextDelivery(of group: Group) -> Delivery? {
-        switch group.inbox.next() {
-        case .write(let event, let isLast):
-            return Delivery(event, isLast: isLast, to: group.subscribers(of: event.owner.user))
-        case .nothing: break
-        case .close: for connection in group.followers.values.flatMap(\.values) { connection.dropSubscriber() }
-        }
+    /// Disconnects the subscribers if an event was lost.
+    private func nextBatch(of group: Group) -> Batch? {
+        if let events = group.inbox.removeAll() { return Batch(events, for: group) }
+        let reason: Logger.Message = "disconnected a subscriber: too many events of its uid were waiting"
+        for subscriber in group.channels.values.flatMap(\.values) { subscriber.connection.dropSubscriber(reason) }
         return nil
+    }
+
+    private func deliver(_ batch: Batch, to connection: Connection, of group: Group) {
+        group.account.startCommand()
+        let messages = batch.messages(connection.version)
+        guard batch.needsCheck else {
+            return connection.receive(messages, isInvalidation: batch.events.contains(where: \.event.isInvalidating))
+        }
+        let wanted = group.indices(of: batch.events, for: connection)
+        guard !wanted.isEmpty else { return }
+        connection.receive(
+            wanted.map { messages[$0] },
+            isInvalidation: wanted.contains { batch.events[$0].event.isInvalidating })
     }
 
     private func enqueue(_ group: Group) {

@@ -12,7 +12,9 @@ import Testing
         let loop: any SubscriberLoop
         private let events = NIOLockedValueBox<[String]>([])
 
-        init(on loop: any SubscriberLoop = Loop()) { self.loop = loop }
+        private let wakes: Bool
+
+        init(on loop: any SubscriberLoop = Loop(), wakes: Bool = true) { (self.loop, self.wakes) = (loop, wakes) }
 
         func enqueue(_ event: UserEvent) -> Bool {
             let epoch = event.epoch & 0xFFFF_FFFF
@@ -25,7 +27,7 @@ import Testing
                 case .update(let profile): "update \(epoch) \(profile.text)"
                 }
             events.withLockedValue { $0.append("\(event.owner.user.text): \(words)") }
-            return true
+            return wakes
         }
 
         /// Events for which the loop has called this.
@@ -67,6 +69,13 @@ import Testing
             for task in (listener.loop as? Loop)?.tasks.withLockedValue({ $0 }) ?? [] { task() }
         }
         #expect(hasFollowed.withLockedValue { $0 } == 2)
+    }
+
+    @Test func `a subscriber that handles its events later needs no task`() {
+        let (hub, loop) = (EventHub(), Loop())
+        #expect(hub.add(Listener(on: loop, wakes: false), to: .all, of: 1000))
+        hub.publish(UserEvent(owner: Owner(uid: 1000, user: OpaqueID("alice")), kind: .login, epoch: 1))
+        #expect(loop.tasks.withLockedValue { $0.isEmpty })
     }
 
     private func listener(

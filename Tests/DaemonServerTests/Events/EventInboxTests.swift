@@ -16,29 +16,18 @@ import Testing
         func execute(_ task: @escaping @Sendable () -> Void) {}
     }
 
-    private static func next(_ inbox: EventInbox) throws -> (event: UserEvent, isLast: Bool) {
-        guard case .write(let event, let isLast) = inbox.next() else { throw NoEvent() }
-        return (event, isLast)
-    }
-
-    private struct NoEvent: Error {}
-
-    private static func isEmpty(_ inbox: EventInbox) -> Bool { if case .nothing = inbox.next() { true } else { false } }
-    private static func mustClose(_ inbox: EventInbox) -> Bool { if case .close = inbox.next() { true } else { false } }
-
     @Test func `the first event and each invalidation wake the loop`() throws {
         let inbox = EventInbox(on: Loop()) { _ in }
-        let update = Self.event(.update(OpaqueID("bob")))
-        #expect((0..<3).map { _ in inbox.enqueue(update) } == [true, false, false])
-        #expect(inbox.enqueue(Self.event(.logout)))
-        for _ in 0..<3 {
-            let next = try Self.next(inbox)
-            #expect(next.event == update && !next.isLast)
-        }
-        let last = try Self.next(inbox)
-        #expect(last.event.kind == .logout && last.isLast)
-        #expect(Self.isEmpty(inbox))
-        #expect(inbox.enqueue(update))
+        #expect(inbox.isEmpty && inbox.lastNumber == 0)
+        let events = [.update(OpaqueID("bob")), .login, .update(OpaqueID("amy")), .logout].map { Self.event($0) }
+        #expect(events.map(inbox.enqueue) == [true, false, false, true])
+        #expect(!inbox.isEmpty && inbox.lastNumber == 4)
+        let queued = try #require(inbox.removeAll())
+        #expect(queued.map(\.event) == events)
+        #expect(queued.map(\.number) == [1, 2, 3, 4])
+        #expect(inbox.isEmpty && inbox.removeAll() == [])
+        #expect(inbox.enqueue(events[0]))
+        #expect(inbox.lastNumber == 5)
     }
 
     @Test func `I3: only an invalidation or an overrun is delivered at once`() {
@@ -57,8 +46,8 @@ import Testing
         let woken = (0..<UInt64(EventInbox.maximumEvents)).map { inbox.enqueue(Self.event(.login, $0)) }
         #expect(woken.first == true && !woken.dropFirst().contains(true) && !inbox.isOverrun)
         #expect(inbox.enqueue(Self.event(.login)))
-        #expect(inbox.isOverrun && Self.mustClose(inbox))
+        #expect(inbox.isOverrun && !inbox.isEmpty && inbox.removeAll() == nil)
         // The receipt of the logout waits for the disconnect.
-        #expect(!inbox.enqueue(Self.event(.login)) && inbox.enqueue(Self.event(.logout)) && Self.mustClose(inbox))
+        #expect(!inbox.enqueue(Self.event(.login)) && inbox.enqueue(Self.event(.logout)) && inbox.removeAll() == nil)
     }
 }

@@ -155,48 +155,101 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `events that an account has no time for follow in order`() async throws {
+    /// Runs `publish` while the only event loop is blocked, so that events queue up.
+    private func whileLoopWaits(_ daemon: TestDaemon, _ publish: () -> Void) async {
+        let gate = Gate()
+        daemon.onEventLoop { gate.pass() }
+        await gate.reached()
+        publish()
+        gate.open()
+    }
+
+    @Test func `events that exceed the account's quantum are delivered later, in order`() async throws {
         try await TestDaemon.run { daemon in
-            // Many more writes than an account's quantum has time for.
-            let (subscribers, events) = (20, EventInbox.maximumEvents)
+            // With a second account on the loop, the quantum is shorter.
+            _ = try await daemon.connect(as: Peer(uid: 1001, pid: 1, isAdmin: false)).call("PING")
             var clients: [TestClient] = []
-            for number in 0..<subscribers {
+            for number in 0..<200 {
                 let client = try await daemon.connect()
                 _ = try await client.call("SUBSCRIBE", number.isMultiple(of: 2) ? "alice" : "*")
                 clients.append(client)
             }
-            let gate = Gate()
-            daemon.onEventLoop { gate.pass() }
-            await gate.reached()
-            for number in 1...events { daemon.publish(.login, UInt64(number)) }
-            gate.open()
-            let expected = (1...events).map { message("alice", "login \($0)") }
-            for client in clients { #expect(try await client.replies(events) == expected) }
-            // The next event is delivered as well.
-            daemon.publish(.login, 1_000)
-            for client in clients { #expect(try await client.reply() == message("alice", "login 1000")) }
+            // The next events are published during the turns of the first ones.
+            for number in 1...50 { daemon.publish(.login, UInt64(number)) }
+            let expected = (1...50).map { message("alice", "login \($0)") }
+            for client in clients { #expect(try await client.replies(50) == expected) }
+            daemon.publish(.login, 51)
+            for client in clients { #expect(try await client.reply() == message("alice", "login 51")) }
         }
     }
 
-    @Test func `I3: an invalidation is sent at once, after all events before it`() async throws {
+    @Test func `a subscriber gets the queued events of its users`() async throws {
         try await TestDaemon.run { daemon in
-            let peers = try (0..<20).map { _ in try BlockingPeer(daemon.path) }
-            defer { for peer in peers { peer.end() } }
-            for peer in peers { #expect(peer.exchange(["SUBSCRIBE", "*"]).contains("subscribe")) }
-            let gate = Gate()
-            daemon.onEventLoop { gate.pass() }
-            await gate.reached()
-            for number in 1...200 { daemon.publish(.login, UInt64(number)) }
-            daemon.publish(.logout, 201)
-            // As a receipt, this runs after the tasks before.
-            let haveAll = NIOLockedValueBox<[Bool]>([])
-            daemon.onEventLoop {
-                let found = peers.map { $0.receive().hasSuffix("\r\nlogout 201\r\n") }
-                haveAll.withLockedValue { $0 = found }
+            let (all, alice, both) = (
+                try await daemon.connect(), try await daemon.connect(), try await daemon.connect()
+            )
+            _ = try await all.call("HELLO", "3")
+            _ = try await all.call("SUBSCRIBE", "*")
+            _ = try await alice.call("SUBSCRIBE", "alice")
+            try await both.send("SUBSCRIBE", "alice", "carol", "*")
+            _ = try await both.replies(3)
+            await whileLoopWaits(daemon) {
+                for number in 1...3 {
+                    daemon.publish(.login, UInt64(number))
+                    daemon.publish(.purge(nil), of: "carol", UInt64(number))
+                }
             }
-            gate.open()
-            try await eventually { haveAll.withLockedValue { $0.count == peers.count } }
+            for number in 1...3 {
+                for (client, version) in [(all, RESPVersion.three), (both, .two)] {
+                    #expect(try await client.reply() == message("alice", "login \(number)", version))
+                    #expect(try await client.reply() == message("carol", "purge \(number)", version))
+                }
+                #expect(try await alice.reply() == message("alice", "login \(number)"))
+            }
+        }
+    }
+
+    @Test func `I3: an invalidation is sent at once with all events before it, also beside closed subscribers`()
+        async throws
+    {
+        try await TestDaemon.run { daemon in
+            let peers = try (0..<30).map { _ in try BlockingPeer(daemon.path) }
+            let live = peers.indices.filter { !$0.isMultiple(of: 3) }.map { peers[$0] }
+            defer { for peer in live { peer.end() } }
+            for peer in peers { #expect(peer.exchange(["SUBSCRIBE", "*"]).contains("subscribe")) }
+            let haveAll = NIOLockedValueBox<[Bool]>([])
+            await whileLoopWaits(daemon) {
+                for number in 1...200 { daemon.publish(.login, UInt64(number)) }
+                for index in stride(from: 0, to: peers.count, by: 3) { peers[index].end() }
+                daemon.publish(.logout, 201)
+                // As a receipt, this runs after the tasks before.
+                daemon.onEventLoop {
+                    let found = live.map { $0.receive(waits: false).hasSuffix("\r\nlogout 201\r\n") }
+                    haveAll.withLockedValue { $0 = found }
+                }
+            }
+            try await eventually { haveAll.withLockedValue { $0.count == live.count } }
             #expect(haveAll.withLockedValue { $0 }.allSatisfy { $0 })
+        }
+    }
+
+    @Test func `I3: a subscriber that reads nothing has each message at its receipt, or is disconnected`() async throws
+    {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let silent = try BlockingPeer(daemon.path)
+            defer { silent.end() }
+            #expect(silent.exchange(["SUBSCRIBE", "alice"]).contains("subscribe"))
+            var receipts: UInt64 = 0
+            while daemon.followedChannels > 0 {
+                _ = try await client.call("PURGE", "alice")
+                receipts += 1
+            }
+            // The last receipt followed the disconnect; all others a message.
+            var text = ""
+            while case let piece = silent.receive(), !piece.isEmpty, !piece.hasPrefix("error") { text += piece }
+            #expect(text.split(separator: "purge ", omittingEmptySubsequences: false).count == Int(receipts))
+            #expect(text.hasSuffix("\r\n"))
         }
     }
 
@@ -206,13 +259,15 @@ import ThumbcacheProtocol
             _ = try await other.call("SUBSCRIBE", "*")
             let clients = [try await daemon.connect(), try await daemon.connect()]
             for (client, user) in zip(clients, ["*", "carol"]) { _ = try await client.call("SUBSCRIBE", user) }
-            let gate = Gate()
-            daemon.onEventLoop { gate.pass() }
-            await gate.reached()
-            for number in 0...UInt64(EventInbox.maximumEvents) { daemon.publish(.login, number) }
-            gate.open()
+            let atReceipt = NIOLockedValueBox<Int?>(nil)
+            await whileLoopWaits(daemon) {
+                for number in 0...UInt64(EventInbox.maximumEvents) { daemon.publish(.login, number) }
+                daemon.publish(.logout)
+                daemon.onEventLoop { atReceipt.withLockedValue { $0 = daemon.followedChannels } }
+            }
+            try await eventually { atReceipt.withLockedValue { $0 } != nil }
+            #expect(atReceipt.withLockedValue { $0 } == 0)
             for client in clients { try await client.closed() }
-            #expect(daemon.followedChannels == 0)
             #expect(try await other.call("PING") == .array([bulk("pong"), bulk("")]))
             // A new subscriber gets events again.
             let client = try await daemon.connect()
@@ -222,15 +277,72 @@ import ThumbcacheProtocol
         }
     }
 
-    @Test func `an event is not delivered after its subscription has ended`() async throws {
+    @Test func `a subscriber gets no event from before its subscription, and none after its end`() async throws {
         try await TestDaemon.run { daemon in
-            let client = try await daemon.connect(), other = try await daemon.connect()
-            _ = try await client.call("SUBSCRIBE", "alice")
-            _ = try await other.call("SUBSCRIBE", "alice")
-            _ = try await client.call("UNSUBSCRIBE")
-            daemon.publish(.logout)
-            #expect(try await other.reply() == message("alice", "logout 1"))
-            #expect(try await client.call("ECHO", "nothing before") == bulk("nothing before"))
+            let stays = try await daemon.connect()
+            _ = try await stays.call("SUBSCRIBE", "*")
+            let (ends, peer) = (try BlockingPeer(daemon.path), try BlockingPeer(daemon.path))
+            defer { for peer in [ends, peer] { peer.end() } }
+            #expect(ends.exchange(["SUBSCRIBE", "alice"]).contains("subscribe"))
+            #expect(peer.exchange(["PING"]) == "+PONG\r\n")
+            await whileLoopWaits(daemon) {
+                daemon.publish(.login, 1)
+                daemon.publish(.login, 2)
+                // The loop reads sockets before it runs tasks.
+                #expect(ends.send(["UNSUBSCRIBE", "alice"]) == 0 && ends.send(["SUBSCRIBE", "carol"]) == 0)
+                #expect(peer.send(["SUBSCRIBE", "alice"]) == 0)
+            }
+            #expect(try await stays.replies(2) == [message("alice", "login 1"), message("alice", "login 2")])
+            daemon.publish(.login, 3)
+            daemon.publish(.login, of: "carol", 4)
+            #expect(try await stays.replies(2) == [message("alice", "login 3"), message("carol", "login 4")])
+            func text(_ peer: BlockingPeer, upTo end: String) async throws -> String {
+                var text = ""
+                try await eventually {
+                    if peer.hasArrived { text += peer.receive() }
+                    return text.contains(end)
+                }
+                return text
+            }
+            let (before, after) = (try await text(ends, upTo: "login 4"), try await text(peer, upTo: "login 3"))
+            // An account without time left reads its sockets after the events.
+            let end = try #require(before.split(separator: "unsubscribe").last)
+            #expect(!end.contains("login 1") && !end.contains("login 2") && !end.contains("login 3"))
+            #expect(!after.contains("login 1") && !after.contains("login 2"))
+        }
+    }
+
+    @Test func `I8: events that wait for the end of an array are bounded, and delivered once`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice(.three)
+            _ = try await client.call("SUBSCRIBE", "carol")
+            for last in [EventInbox.maximumEvents, EventInbox.maximumEvents + 1] {
+                let profile = "p\(last)"
+                try await client.send("MGET", "alice", "1", profile)
+                await daemon.fetcher.started(last - EventInbox.maximumEvents + 1)
+                for number in 1...last {
+                    daemon.publish(.login, of: "carol", UInt64(number))
+                    // Not more than fit into the queue at once.
+                    if number.isMultiple(of: 100) { await whileLoopWaits(daemon) {} }
+                }
+                guard last == EventInbox.maximumEvents else { break }
+                daemon.finish(profile)
+                #expect(try await client.reply().elements?.count == 1)
+                let events = (1...last).map { message("carol", "login \($0)", .three) }
+                #expect(try await client.replies(last) == events)
+            }
+            try await client.closed()
+        }
+    }
+
+    @Test func `a logout with subscribers removes the images`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice()
+            let subscriber = try await daemon.connect()
+            _ = try await subscriber.call("SUBSCRIBE", "alice")
+            _ = try await client.call("LOGOUT", "alice")
+            #expect(try await subscriber.reply() == message("alice", "logout \(Self.start + 2)"))
+            try await eventually { daemon.store.calls(.discard) == 1 }
         }
     }
 

@@ -29,10 +29,11 @@ final class BlockingPeer: Sendable {
         }
     }
 
-    /// Receives text: empty at EOF, "error" and errno on failure. Blocks.
-    func receive() -> String {
+    /// Receives text: empty at EOF, "error" and errno on failure.
+    /// - Parameter waits: false for an error instead of waiting for input.
+    func receive(waits: Bool = true) -> String {
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
-        let count = recv(descriptor, &bytes, bytes.count, 0)
+        let count = recv(descriptor, &bytes, bytes.count, waits ? 0 : CInt(MSG_DONTWAIT))
         return count < 0 ? "error \(errno)" : String(decoding: bytes[..<count], as: UTF8.self)
     }
 
