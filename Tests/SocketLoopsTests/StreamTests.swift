@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func `F17: what a full socket does not take is sent later`() async throws {
+    @Test func `F17: bytes that a full socket does not accept are sent later`() async throws {
         try await Pair.with { pair in
             let piece = [UInt8](0..<100)
             let count = try await pair.onLoop { stream in

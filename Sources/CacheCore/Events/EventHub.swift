@@ -42,8 +42,8 @@ public final class EventHub: Sendable {
     public func channelCount(of uid: UInt32) -> Int { state.withLockedValue { $0.uids[uid]?.count ?? 0 } }
 
     /// Queues the event for each subscriber of the user, and wakes their loops.
-    /// - Parameter next: runs after one subscriber's loop has handled the event, or at once without subscribers. Work that
-    ///   starts on another thread earlier delays delivery by milliseconds if a client then finds no idle processor.
+    /// - Parameter next: runs on one subscriber's loop after it has handled the event, or at once without subscribers.
+    ///   Earlier, the thread of this work could occupy the processor that a client needs, for milliseconds.
     func publish(_ event: UserEvent, then next: (@Sendable () -> Void)? = nil) {
         let subscribers = state.withLockedValue { state -> [any EventSubscriber] in
             guard let channels = state.uids[event.owner.uid] else { return [] }

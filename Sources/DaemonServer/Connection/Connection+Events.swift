@@ -6,11 +6,15 @@ import ThumbcacheProtocol
 
 /// The subscriptions of a connection: channels of users of its uid.
 struct Subscriptions {
+    /// The number of the last event before the first subscription.
+    let since: UInt64
     /// Events that wait for the end of an array.
     var delayed: [ByteBuffer] = []
     var channels: Set<EventHub.Channel> = []
     /// Approximate memory in bytes.
     private(set) var cost = 0
+
+    init(since: UInt64) { self.since = since }
 
     static func cost(of channel: EventHub.Channel) -> Int { 600 + 2 * channel.name.readableBytes }
 
@@ -59,7 +63,7 @@ extension Connection {
     }
 
     private func add(_ channels: [EventHub.Channel]) {
-        var subscriptions = subscriptions ?? Subscriptions()
+        var subscriptions = subscriptions ?? Subscriptions(since: subscribers.lastEventNumber(of: peer.uid))
         for channel in channels where subscriptions.insert(channel) { subscribers.add(self, to: channel) }
         self.subscriptions = subscriptions
     }
@@ -144,7 +148,9 @@ extension Connection {
     /// A push must not interrupt a reply.
     private func delay(_ messages: [ByteBuffer], isInvalidation: Bool) {
         let count = messages.count + (subscriptions?.delayed.count ?? 0)
-        guard !isInvalidation, count <= EventInbox.maximumEvents else { return dropSubscriber() }
+        guard !isInvalidation, count <= EventInbox.maximumEvents else {
+            return dropSubscriber("disconnected a subscriber: an event could not wait for the end of an array")
+        }
         subscriptions?.delayed += messages
     }
 

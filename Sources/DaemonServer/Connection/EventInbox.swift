@@ -61,7 +61,7 @@ final class EventInbox: EventSubscriber {
     }
 
     /// Removes and returns all events. The next event then causes another call of `deliver`.
-    /// - Returns: nil if an event did not fit; none follows.
+    /// - Returns: nil if an event was rejected because the queue was full; no event follows.
     func removeAll() -> [QueuedEvent]? {
         state.withLockedValue { state in
             guard !state.isOverrun else { return nil }
@@ -70,10 +70,10 @@ final class EventInbox: EventSubscriber {
         }
     }
 
-    /// Whether no event is queued and all of them did fit.
+    /// Whether the queue is empty and no event was rejected.
     var isEmpty: Bool { state.withLockedValue { $0.events.isEmpty && !$0.isOverrun } }
 
-    /// Whether an event did not fit.
+    /// Whether an event was rejected because the queue was full.
     var isOverrun: Bool { state.withLockedValue { $0.isOverrun } }
 
     /// The number of the last event; 0 if there was none.

@@ -9,18 +9,12 @@ import ThumbcacheProtocol
 /// An event is queued once for all subscribers of its uid, since queueing it for each of them would take longer than
 /// sending it. All queued events are delivered together, to one subscriber after another.
 final class LoopSubscribers {
-    private struct Subscriber {
-        let connection: Connection
-        /// The number of the last event before the subscription.
-        let since: UInt64
-    }
-
     /// The subscribers of one uid.
     private final class Group {
         let uid: UInt32
         let inbox: EventInbox
         let account: LoopAccount
-        var channels: [EventHub.Channel: [ObjectIdentifier: Subscriber]] = [:]
+        var channels: [EventHub.Channel: [ObjectIdentifier: Connection]] = [:]
         /// The events that not all subscribers have yet.
         var batch: Batch?
         /// Whether delivery continues in the account's next turn.
@@ -32,24 +26,25 @@ final class LoopSubscribers {
 
         /// The indices of the events that a connection has subscribed to.
         func indices(of events: [EventInbox.QueuedEvent], for connection: Connection) -> [Int] {
+            guard let since = connection.subscriptions?.since else { return [] }
             let id = ObjectIdentifier(connection)
-            let sinceAll = channels[.all]?[id]?.since ?? .max
-            var (user, since): (OpaqueID?, UInt64) = (nil, .max)
+            let hasAll = channels[.all]?[id] != nil
+            var (user, isSubscribed): (OpaqueID?, Bool) = (nil, false)
             return events.indices.filter { index in
+                let owner = events[index].event.owner
                 // Most consecutive events are of one user.
-                if user != events[index].event.owner.user {
-                    let next = events[index].event.owner.user
-                    (user, since) = (next, min(sinceAll, channels[.user(next)]?[id]?.since ?? .max))
+                if user != owner.user {
+                    (user, isSubscribed) = (owner.user, hasAll || channels[.user(owner.user)]?[id] != nil)
                 }
-                return since < events[index].number
+                return isSubscribed && since < events[index].number
             }
         }
 
         /// The subscribers of at least one of these users.
-        func subscribers(of users: Set<OpaqueID>) -> [ObjectIdentifier: Subscriber] {
+        func subscribers(of users: Set<OpaqueID>) -> [ObjectIdentifier: Connection] {
             users.reduce(into: channels[.all] ?? [:]) { found, user in
                 let named = channels[.user(user)] ?? [:]
-                if found.isEmpty { found = named } else { found.merge(named) { $0.since < $1.since ? $0 : $1 } }
+                if found.isEmpty { found = named } else { found.merge(named) { one, _ in one } }
             }
         }
     }
@@ -68,7 +63,7 @@ final class LoopSubscribers {
             (two, three) = (events.map { $0.event.message(.two) }, events.map { $0.event.message(.three) })
             let subscribers = group.subscribers(of: Set(events.map(\.event.owner.user))).values
             let newest = events.last?.number ?? 0
-            rest = subscribers.compactMap { $0.since < newest ? $0.connection : nil }[...]
+            rest = subscribers.filter { ($0.subscriptions?.since ?? .max) < newest }[...]
             needsCheck = events.count > 1
         }
 
@@ -88,10 +83,12 @@ final class LoopSubscribers {
         let uid = connection.peer.uid
         let group = groups[uid] ?? Group(of: uid, makeInbox(of: uid), connection.loopAccount)
         groups[uid] = group
-        let subscriber = Subscriber(connection: connection, since: group.inbox.lastNumber)
         if group.channels[channel] == nil { _ = events.add(group.inbox, to: channel, of: uid) }
-        group.channels[channel, default: [:]][ObjectIdentifier(connection)] = subscriber
+        group.channels[channel, default: [:]][ObjectIdentifier(connection)] = connection
     }
+
+    /// The number of the last event of a uid; 0 if it has no subscribers here.
+    func lastEventNumber(of uid: UInt32) -> UInt64 { groups[uid]?.inbox.lastNumber ?? 0 }
 
     func remove(_ connection: Connection, from channels: some Sequence<EventHub.Channel>) {
         let uid = connection.peer.uid
@@ -112,16 +109,19 @@ final class LoopSubscribers {
         return EventInbox(on: loop) { urgency in me.value.deliverEvents(of: uid, urgency) }
     }
 
-    /// Delivers queued events while the account has time left; all of them for `.atOnce`.
+    /// Delivers queued events while the account has time left; all of them for `.atOnce`, which takes milliseconds if
+    /// hundreds of subscribers get hundreds of events.
     private func deliverEvents(of uid: UInt32, _ urgency: EventInbox.Urgency) {
         guard let group = groups[uid] else { return }
         group.account.startRound()
         defer { group.account.charge() }
-        // The rest of the last batch, and the events queued by now. With later ones, a logout or purge would wait longer.
+        // At most two batches: the rest of the last one, and the events queued by now. More would delay the receipt of a
+        // logout or purge.
         for _ in 0..<2 {
             guard group.batch != nil || !group.inbox.isEmpty else { return }
             guard urgency == .atOnce || group.account.mayRun else { return enqueue(group) }
             guard var batch = group.batch.take() ?? nextBatch(of: group) else { return }
+            group.account.charge()
             while let connection = batch.rest.first {
                 guard urgency == .atOnce || group.account.mayRun else {
                     // Subscriptions may end before the next turn.
@@ -131,6 +131,8 @@ final class LoopSubscribers {
                 }
                 batch.rest.removeFirst()
                 deliver(batch, to: connection, of: group)
+                // The estimated time of a command is too short for many events.
+                if batch.events.count > 1 { group.account.charge() }
             }
         }
     }
@@ -139,7 +141,7 @@ final class LoopSubscribers {
     private func nextBatch(of group: Group) -> Batch? {
         if let events = group.inbox.removeAll() { return Batch(events, for: group) }
         let reason: Logger.Message = "disconnected a subscriber: too many events of its uid were waiting"
-        for subscriber in group.channels.values.flatMap(\.values) { subscriber.connection.dropSubscriber(reason) }
+        for connection in group.channels.values.flatMap(\.values) { connection.dropSubscriber(reason) }
         return nil
     }
 

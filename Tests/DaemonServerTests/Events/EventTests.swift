@@ -219,10 +219,11 @@ import ThumbcacheProtocol
             for peer in peers { #expect(peer.exchange(["SUBSCRIBE", "*"]).contains("subscribe")) }
             let haveAll = NIOLockedValueBox<[Bool]>([])
             await whileLoopWaits(daemon) {
+                // After the loop has read its sockets, so that it sends to closed sockets.
+                daemon.onEventLoop { for index in stride(from: 0, to: peers.count, by: 3) { peers[index].end() } }
                 for number in 1...200 { daemon.publish(.login, UInt64(number)) }
-                for index in stride(from: 0, to: peers.count, by: 3) { peers[index].end() }
                 daemon.publish(.logout, 201)
-                // As a receipt, this runs after the tasks before.
+                // Like a receipt, this task runs after all earlier tasks.
                 daemon.onEventLoop {
                     let found = live.map { $0.receive(waits: false).hasSuffix("\r\nlogout 201\r\n") }
                     haveAll.withLockedValue { $0 = found }
@@ -230,6 +231,91 @@ import ThumbcacheProtocol
             }
             try await eventually { haveAll.withLockedValue { $0.count == live.count } }
             #expect(haveAll.withLockedValue { $0 }.allSatisfy { $0 })
+        }
+    }
+
+    /// 200 subscribers of alice, which get the events published by `first` in several turns. `second` runs while most of
+    /// them wait for these events.
+    private func withDelayedSubscribers(
+        _ daemon: TestDaemon, first: () -> Void, second: ([BlockingPeer]) -> Void
+    ) async throws -> [BlockingPeer] {
+        // With a second account on the loop, the quantum allows 50 sends.
+        _ = try await daemon.connect(as: Peer(uid: 1001, pid: 1, isAdmin: false)).call("PING")
+        let peers = try (0..<200).map { _ in try BlockingPeer(daemon.path) }
+        for peer in peers { #expect(peer.exchange(["SUBSCRIBE", "alice"]).contains("subscribe")) }
+        let (before, after) = (Gate(), Gate())
+        daemon.onEventLoop { before.pass() }
+        await before.reached()
+        first()
+        daemon.onEventLoop { after.pass() }
+        before.open()
+        await after.reached()
+        second(peers)
+        after.open()
+        return peers
+    }
+
+    @Test func `I3: a logout is sent before its receipt although earlier events wait for their account's turn`()
+        async throws
+    {
+        try await TestDaemon.run { daemon in
+            let isAtReceipt = Gate()
+            let peers = try await withDelayedSubscribers(daemon) {
+                daemon.publish(.login, 1)
+            } second: { _ in
+                daemon.publish(.login, 2)
+                daemon.publish(.logout, 3)
+                daemon.onEventLoop { isAtReceipt.pass() }
+            }
+            defer { for peer in peers { peer.end() } }
+            await isAtReceipt.reached()
+            let messages = ["login 1", "login 2", "logout 3"].map { "$\($0.utf8.count)\r\n\($0)\r\n" }
+            let header = "*3\r\n$7\r\nmessage\r\n$5\r\nalice\r\n"
+            let expected = messages.map { header + $0 }.joined()
+            #expect(peers.allSatisfy { $0.receive(waits: false) == expected })
+            isAtReceipt.open()
+        }
+    }
+
+    @Test func `a subscriber that leaves before its turn gets no event of the channel that it has left`() async throws {
+        try await TestDaemon.run { daemon in
+            let peers = try await withDelayedSubscribers(daemon) {
+                daemon.publish(.login, 1)
+            } second: { peers in
+                for peer in peers {
+                    #expect(peer.send(["UNSUBSCRIBE", "alice"]) == 0 && peer.send(["SUBSCRIBE", "carol"]) == 0)
+                }
+            }
+            defer { for peer in peers { peer.end() } }
+            var texts = peers.map { _ in "" }
+            for (index, peer) in peers.enumerated() {
+                try await eventually {
+                    if peer.hasArrived { texts[index] += peer.receive() }
+                    return texts[index].contains("carol")
+                }
+            }
+            let ends = texts.compactMap { $0.split(separator: "unsubscribe").last }
+            #expect(ends.count == peers.count && ends.allSatisfy { !$0.contains("login 1") })
+            // Some have left before their turn.
+            #expect(texts.contains { !$0.contains("login 1") })
+        }
+    }
+
+    @Test func `I3: a subscriber that changes its channel misses no event of its user`() async throws {
+        try await TestDaemon.run { daemon in
+            let peer = try BlockingPeer(daemon.path)
+            defer { peer.end() }
+            #expect(peer.exchange(["SUBSCRIBE", "alice"]).contains("subscribe"))
+            await whileLoopWaits(daemon) {
+                daemon.publish(.logout, 1)
+                // The loop reads sockets before it runs tasks.
+                #expect(peer.send(["SUBSCRIBE", "*"]) == 0 && peer.send(["UNSUBSCRIBE", "alice"]) == 0)
+            }
+            var text = ""
+            try await eventually {
+                if peer.hasArrived { text += peer.receive() }
+                return text.contains("unsubscribe") && text.contains("logout 1")
+            }
         }
     }
 
@@ -312,6 +398,21 @@ import ThumbcacheProtocol
         }
     }
 
+    @Test func `an event that an array has delayed follows the array, and precedes an UNSUBSCRIBE`() async throws {
+        try await TestDaemon.run { daemon in
+            let client = try await daemon.connectWithAlice(.three)
+            _ = try await client.call("SUBSCRIBE", "carol")
+            try await client.pipeline([["MGET", "alice", "1", "bob"], ["UNSUBSCRIBE", "carol"]])
+            await daemon.fetcher.started(1)
+            daemon.publish(.login, of: "carol", 1)
+            await whileLoopWaits(daemon) {}
+            daemon.finish("bob")
+            #expect(try await client.reply().elements?.count == 1)
+            #expect(try await client.reply() == message("carol", "login 1", .three))
+            #expect(try await client.reply() == .push([bulk("unsubscribe"), bulk("carol"), .integer(0)]))
+        }
+    }
+
     @Test func `I8: events that wait for the end of an array are bounded, and delivered once`() async throws {
         try await TestDaemon.run { daemon in
             let client = try await daemon.connectWithAlice(.three)
@@ -322,7 +423,7 @@ import ThumbcacheProtocol
                 await daemon.fetcher.started(last - EventInbox.maximumEvents + 1)
                 for number in 1...last {
                     daemon.publish(.login, of: "carol", UInt64(number))
-                    // Not more than fit into the queue at once.
+                    // At most 100 events between two rounds, so that the inbox does not overrun.
                     if number.isMultiple(of: 100) { await whileLoopWaits(daemon) {} }
                 }
                 guard last == EventInbox.maximumEvents else { break }
@@ -331,6 +432,7 @@ import ThumbcacheProtocol
                 let events = (1...last).map { message("carol", "login \($0)", .three) }
                 #expect(try await client.replies(last) == events)
             }
+            try await eventually { daemon.followedChannels == 0 }
             try await client.closed()
         }
     }
