@@ -29,6 +29,7 @@ final class GatedOrigin: Sendable {
         /// Number of silent connections that the peer closed.
         var abandoned = 0
         var connections: Set<CInt> = []
+        var isListening = true
         var hasEnded = false
     }
 
@@ -73,8 +74,8 @@ final class GatedOrigin: Sendable {
             state.hasEnded = true
             // Under the lock: a closed descriptor's number may already belong to another test.
             for connection in state.connections { shutdown(connection, CInt(SHUT_RDWR)) }
+            if state.isListening { shutdown(listener, CInt(SHUT_RDWR)) }
         }
-        shutdown(listener, CInt(SHUT_RDWR))
     }
 
     // MARK: Responses
@@ -107,6 +108,7 @@ final class GatedOrigin: Sendable {
                 close(connection)
             }
         }
+        state.change { $0.isListening = false }
         close(listener)
     }
 
