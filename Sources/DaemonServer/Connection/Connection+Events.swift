@@ -97,7 +97,7 @@ extension Connection {
     }
 
     /// Sends events.
-    /// - Parameter isInvalidation: whether one of them is a logout or purge, whose receipt follows. The connection is then
+    /// - Parameter isInvalidation: whether one of them is a logout or purge, whose receipt follows. Then the connection is
     ///   closed if the socket does not take all output.
     func receive(_ messages: [ByteBuffer], isInvalidation: Bool) {
         guard subscriptions != nil else { return }

@@ -115,8 +115,8 @@ final class LoopSubscribers {
         guard let group = groups[uid] else { return }
         group.account.startRound()
         defer { group.account.charge() }
-        // At most two batches: the rest of the last one, and the events queued by now. More would delay the receipt of a
-        // logout or purge.
+        // At most two batches: the rest of the last one, and the events queued by now. More would delay the receipt of
+        // a logout or purge.
         for _ in 0..<2 {
             guard group.batch != nil || !group.inbox.isEmpty else { return }
             guard urgency == .atOnce || group.account.mayRun else { return enqueue(group) }

@@ -234,8 +234,8 @@ import ThumbcacheProtocol
         }
     }
 
-    /// 200 subscribers of alice, which get the events published by `first` in several turns. `second` runs while most of
-    /// them wait for these events.
+    /// 200 subscribers of alice, which get the events published by `first` in several turns. `second` runs while most
+    /// of them wait for these events.
     private func withDelayedSubscribers(
         _ daemon: TestDaemon, first: () -> Void, second: ([BlockingPeer]) -> Void
     ) async throws -> [BlockingPeer] {
