@@ -404,8 +404,14 @@ import ThumbcacheProtocol
             _ = try await client.call("SUBSCRIBE", "carol")
             try await client.pipeline([["MGET", "alice", "1", "bob"], ["UNSUBSCRIBE", "carol"]])
             await daemon.fetcher.started(1)
-            daemon.publish(.login, of: "carol", 1)
-            await whileLoopWaits(daemon) {}
+            // Events of a uid are delivered in order, so this client's second one follows the delivery of the first.
+            let other = try await daemon.connect()
+            try await other.send("SUBSCRIBE", "carol", "zoe")
+            _ = try await other.replies(2)
+            for user in ["carol", "zoe"] {
+                daemon.publish(.login, of: user, 1)
+                #expect(try await other.reply() == message(user, "login 1"))
+            }
             daemon.finish("bob")
             #expect(try await client.reply().elements?.count == 1)
             #expect(try await client.reply() == message("carol", "login 1", .three))
